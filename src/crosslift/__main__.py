@@ -1,0 +1,5 @@
+"""`python -m crosslift` is the command line."""
+
+from crosslift.cli import main
+
+main()

@@ -1,0 +1,65 @@
+"""The command line: one short file per verb; nothing heavy is imported before a verb runs."""
+
+import os
+import sys
+
+import typer
+
+from crosslift.cli import compare, env, evaluate, fit, ls, predict
+from crosslift.errors import CrossliftError
+
+UsageError = typer.BadParameter.__base__
+"""What typer raises for a bad option; its home has moved between versions."""
+
+
+def build(arguments: list[str]) -> typer.Typer:
+    """Return the application; the options of `fit METHOD` are read from the method only when it is called."""
+    app = typer.Typer(
+        name="crosslift",
+        help="From the language you have to the languages you need.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich",
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.add_typer(fit.app(arguments), name="fit")
+    app.command("evaluate")(evaluate.evaluate)
+    app.command("predict")(predict.predict)
+    app.command("compare")(compare.compare)
+    app.command("ls")(ls.ls)
+    app.command("env")(env.env)
+    return app
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exit codes: 0 done, 1 failed, 2 bad input, 130 interrupted and resumable."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line and return its exit code."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    try:
+        code = build(arguments)(args=arguments, prog_name="crosslift", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except CrossliftError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    except UsageError as error:  # type: ignore[misc]
+        print(_usage(error), file=sys.stderr)
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
+        print("Interrupted. Start the same command again to go on.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output (head, less) has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _usage(error: Exception) -> str:
+    option = getattr(error, "option_name", None)
+    if option is not None:
+        near = getattr(error, "possibilities", None)
+        return f"Unknown option {option}." + (f" Did you mean {sorted(near)[0]}?" if near else "")
+    return str(getattr(error, "format_message", lambda: error)())

@@ -1,0 +1,50 @@
+"""`crosslift evaluate`: scores by language."""
+
+from typing import Annotated
+
+import typer
+
+from crosslift.cli.options import Json, Quiet, names, show_json
+
+
+def evaluate(
+    model: Annotated[str, typer.Argument(help="Run folder, or any task model by folder or name.")],
+    data: Annotated[str | None, typer.Option("--data", "-d", help="File or catalog name; {lang} = language.")] = None,
+    languages: Annotated[str, typer.Option("--languages", "-l", help="de,th,sw or all.")] = "all",
+    split: Annotated[str, typer.Option(help="Part of the data.")] = "test",
+    out: Annotated[str | None, typer.Option("--out", "-o", help="Where results go (default: the run).")] = None,
+    metric: Annotated[str | None, typer.Option(help="Which score to show (default: the main one).")] = None,
+    variants: Annotated[bool, typer.Option(help="Show best, last and average beside each other.")] = False,
+    only_missing: Annotated[bool, typer.Option(help="Keep scores that are there already.")] = False,
+    keep_unknown: Annotated[bool, typer.Option(help="Count gold labels the model lacks as errors.")] = False,
+    limit: Annotated[int | None, typer.Option(help="At most so many examples per language.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(help="Padded tokens per batch.")] = None,
+    precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
+    quiet: Quiet = False,
+    as_json: Json = False,
+) -> None:
+    """Score a model in every language; results are written after each."""
+    from crosslift.runs.evaluate import evaluate as run_evaluate
+    from crosslift.runs.progress import watch_screen
+
+    tables = [
+        run_evaluate(
+            model,
+            data,
+            names(languages),
+            split=split,
+            out=out,
+            variant=variant,
+            only_missing=only_missing,
+            keep_unknown=keep_unknown,
+            limit=limit,
+            max_tokens=max_tokens,
+            precision=precision,
+            watch=watch_screen(quiet or as_json),
+        )
+        for variant in (("best", "last", "average") if variants else (None,))
+    ]
+    if as_json:
+        show_json([scores.to_dict() for scores in tables] if variants else tables[0].to_dict())
+    else:
+        typer.echo("\n\n".join(scores.table(metric) for scores in tables))

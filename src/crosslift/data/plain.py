@@ -1,0 +1,44 @@
+"""Plain text: one sentence or document a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from crosslift.data.draft import UNKNOWN_LANGUAGE, Draft, Reading
+from crosslift.data.examples import Examples
+from crosslift.data.files import read_lines
+from crosslift.data.segment import segment_all
+from crosslift.errors import BadFile, BadInput
+
+
+def read_plain(
+    path: Path, reading: Reading, groups: Sequence[str] | None = None, parallel: bool = False
+) -> Examples:
+    """Read one text a line; the id is the line number.
+
+    Unlabelled, the texts can also be examples to classify, or to tag: then they are cut into words.
+
+    Args:
+        path: The file.
+        reading: What the caller asked for.
+        groups: One group per line, such as its document.
+        parallel: Whether line n is the same sentence in every language.
+    """
+    kind = reading.kind or "text"
+    if kind in ("qa", "bitext") or (kind != "text" and not reading.unlabelled):
+        raise BadInput(f"{path} is read as plain text, which holds no {kind} examples.", "Say its format.")
+    language = reading.language or UNKNOWN_LANGUAGE
+    lines = read_lines(path)
+    if groups is not None and len(groups) != len(lines):
+        raise BadFile(path, None, f"has {len(lines):,} lines, but there are {len(groups):,} document ids.")
+    spans = segment_all(lines, language) if kind == "tagging" else None
+    draft = Draft(path, kind, reading)
+    for row, line in enumerate(lines):
+        if draft.full:
+            break
+        id_ = str(row + 1)
+        words = spans[row] if spans else None
+        group = groups[row] if groups else None
+        draft.add(row + 1, id_, line, None, words, None, id_ if parallel else None, group)
+    return draft.examples(language)

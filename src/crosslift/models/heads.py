@@ -1,0 +1,25 @@
+"""Heads that transformers lacks: tagging and question answering on Gemma 3 (text).
+
+Both are transformers' own generic heads (one linear layer) on the text model, registered with the Auto
+classes; a model saved with one of them opens wherever `crosslift` is imported.
+"""
+
+from transformers import AutoModelForQuestionAnswering, AutoModelForTokenClassification, Gemma3TextConfig
+from transformers.modeling_layers import GenericForQuestionAnswering, GenericForTokenClassification
+from transformers.models.gemma3.modeling_gemma3 import Gemma3PreTrainedModel
+
+
+class Gemma3TextForTokenClassification(GenericForTokenClassification, Gemma3PreTrainedModel):
+    """Gemma 3 (text) with a linear tagging head."""
+
+    config_class = Gemma3TextConfig
+
+
+class Gemma3TextForQuestionAnswering(GenericForQuestionAnswering, Gemma3PreTrainedModel):
+    """Gemma 3 (text) with a linear start/end head."""
+
+    config_class = Gemma3TextConfig
+
+
+AutoModelForTokenClassification.register(Gemma3TextConfig, Gemma3TextForTokenClassification, exist_ok=True)
+AutoModelForQuestionAnswering.register(Gemma3TextConfig, Gemma3TextForQuestionAnswering, exist_ok=True)
