@@ -87,9 +87,7 @@ def unigram_tokenizer() -> PreTrainedTokenizerFast:
     trained = Tokenizer(models.Unigram())
     trained.normalizer = normalizer
     trained.pre_tokenizer = metaspace
-    trainer = trainers.UnigramTrainer(
-        vocab_size=250, special_tokens=special, unk_token="<unk>", show_progress=False
-    )
+    trainer = trainers.UnigramTrainer(vocab_size=250, special_tokens=special, unk_token="<unk>", show_progress=False)
     trained.train_from_iterator(TEXTS, trainer)
     pieces = [(piece, score) for piece, score in json.loads(trained.to_str())["model"]["vocab"]]
     known = {piece for piece, _ in pieces}

@@ -49,9 +49,7 @@ def config_for(family: str, tokenizer):
                 max_position_embeddings=128, use_lang_emb=False, summary_type="first",
             )  # fmt: skip
         case "distilbert":
-            return DistilBertConfig(
-                **ids, dim=32, n_layers=2, n_heads=2, hidden_dim=64, max_position_embeddings=128
-            )
+            return DistilBertConfig(**ids, dim=32, n_layers=2, n_heads=2, hidden_dim=64, max_position_embeddings=128)
         case "electra":
             return ElectraConfig(**SHAPE, **ids, embedding_size=16, max_position_embeddings=128)
         case "mpnet":

@@ -53,10 +53,7 @@ def test_region_and_script_of_a_code_change_nothing(code):
 
 @pytest.mark.parametrize("language", ["en", "zh", "ja", "th"])
 @settings(max_examples=80, deadline=None)
-@given(
-    text=st.text(max_size=30)
-    | st.text(alphabet="我爱北京天。, a.'1\u3000\u200b\n\0はある猫วันนี้อากาศ", max_size=30)
-)
+@given(text=st.text(max_size=30) | st.text(alphabet="我爱北京天。, a.'1\u3000\u200b\n\0はある猫วันนี้อากาศ", max_size=30))
 def test_every_character_but_white_space_is_in_exactly_one_word(language, text):
     spans = segment(text, language).tolist()
     covered = [place for start, end in spans for place in range(start, end)]
@@ -76,9 +73,7 @@ def test_the_segmenter_has_a_name():
     assert names == ["jieba", "mecab-ipadic", "newmm", "whitespace-punctuation", "whitespace-punctuation"]
 
 
-@pytest.mark.parametrize(
-    ("language", "package"), [("zh", "jieba"), ("ja", "fugashi"), ("th", "pythainlp.tokenize")]
-)
+@pytest.mark.parametrize(("language", "package"), [("zh", "jieba"), ("ja", "fugashi"), ("th", "pythainlp.tokenize")])
 def test_a_missing_segmenter_names_the_extra(language, package, monkeypatch):
     found = builtins.__import__
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crosslift.data.words import WordMaps, pool_words, ranges, token_spans, token_words, word_maps
 from crosslift.errors import BadInput
-from tiny import bpe_tokenizer, unigram_tokenizer, wordpiece_tokenizer
+from tests.tiny import bpe_tokenizer, unigram_tokenizer, wordpiece_tokenizer
 
 TOKENIZERS = {
     "wordpiece": wordpiece_tokenizer,

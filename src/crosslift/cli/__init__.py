@@ -6,6 +6,8 @@ import sys
 import typer
 
 from crosslift.cli import compare, env, evaluate, fit, ls, predict
+from crosslift.cli.options import with_settings
+from crosslift.cli.reading import FileOptions
 from crosslift.errors import CrossliftError
 
 UsageError = typer.BadParameter.__base__
@@ -24,8 +26,9 @@ def build(arguments: list[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.add_typer(fit.app(arguments), name="fit")
-    app.command("evaluate")(evaluate.evaluate)
-    app.command("predict")(predict.predict)
+    files = {"Reading files": FileOptions}
+    app.command("evaluate")(with_settings(evaluate.evaluate, files))
+    app.command("predict")(with_settings(predict.predict, files))
     app.command("compare")(compare.compare)
     app.command("ls")(ls.ls)
     app.command("env")(env.env)

@@ -22,13 +22,14 @@ def app(arguments: list[str]) -> typer.Typer:
 
 
 def _groups(method: str) -> dict[str, type]:
+    from crosslift.cli.reading import FileOptions
     from crosslift.methods import method_settings
     from crosslift.runs.settings import Execution, Optimisation, Selection
     from crosslift.tasks import TASKS
 
     own = {f"Settings of {method}": method_settings(method)}
     tasks = {f"For {kind}": cls for kind, cls in TASKS.items()}
-    return {**own, "Optimisation": Optimisation, "Selection": Selection, "Execution": Execution, **tasks}
+    return {"Reading files": FileOptions, **own, "Optimisation": Optimisation, "Selection": Selection, "Execution": Execution, **tasks}
 
 
 def _light(verb: Any) -> Any:  # noqa: ANN401  a typer command
@@ -48,21 +49,23 @@ def _verb(method: str) -> Any:  # noqa: ANN401  a typer command
         source: Annotated[str, typer.Option(help="Language of the training data.")] = "en",
         seeds_text: Annotated[str, typer.Option("--seeds", help="One run each: 1,2,3 or 1-5.")] = "1",
         limit: Annotated[int | None, typer.Option(help="Use at most so many training examples.")] = None,
-        average_runs: Annotated[bool, typer.Option(help="Also average the weights of the runs.")] = False,
-        overwrite: Annotated[bool, typer.Option(help="Replace a run that is there already.")] = False,
+        average_runs: Annotated[bool, typer.Option("--average-runs", help="Also average the weights of the runs.")] = False,
+        overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there already.")] = False,
         quiet: Quiet = False,
         as_json: Json = False,
         **settings: Any,  # noqa: ANN401
     ) -> None:
+        from crosslift.cli.reading import read, split_options
         from crosslift.runs.fit import fit as run_fit
         from crosslift.runs.progress import watch_screen
 
+        reading, settings = split_options(settings)
         run = run_fit(
             method,
             model=model,
-            data=data,
+            data=read(data, source, "train", reading),
             out=out,
-            dev=dev,
+            dev=read(dev, source, "dev", reading) if dev else None,
             source=source,
             seeds=seeds(seeds_text),
             limit=limit,

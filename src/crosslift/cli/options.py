@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
@@ -50,23 +50,23 @@ def show_json(content: object) -> None:
     typer.echo(json.dumps(content, ensure_ascii=False, indent=2))
 
 
-def with_settings(verb: Callable[..., None], groups: dict[str, type]) -> Callable[..., None]:
+def with_settings(verb: Callable[..., None], groups: Mapping[str, type]) -> Callable[..., None]:
     """Return `verb` with one option per field of some dataclasses, passed on by name where they are given.
 
     Args:
         verb: A typer command that takes `**settings`.
         groups: Heading in `--help` -> dataclass; a field's `help` metadata is its help text.
     """
-    signature = inspect.signature(verb)
+    signature = inspect.signature(verb, eval_str=True)
     parameters = [p for p in signature.parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     for heading, cls in groups.items():
         hints = get_type_hints(cls)
         for setting in fields(cls):
-            # Labels are read from the data, never set by hand; what two tasks share is shown once.
-            if setting.name == "labels" or any(p.name == setting.name for p in parameters):
+            # A task's labels are read from the data, never set by hand; what two tasks share is shown once.
+            if setting.default is MISSING or any(p.name == setting.name for p in parameters):
                 continue
-            help_text = f"{setting.metadata.get('help', '')} [default: {_shown(default(setting))}]"
-            choices = f" ({', '.join(get_args(hints[setting.name]))})" if _is_choice(hints[setting.name]) else ""
+            help_text = f"{setting.metadata.get('help', '')} Default: {_shown(default(setting))}."
+            choices = f" One of {', '.join(get_args(hints[setting.name]))}." if _is_choice(hints[setting.name]) else ""
             mark = typer.Option(
                 option(setting.name),
                 help=help_text + choices,
@@ -96,7 +96,9 @@ def _is_choice(hint: object) -> bool:
 def _metavar(hint: object) -> str:
     if _is_choice(hint):
         return "NAME"
-    return {int: "N", float: "X", bool: "yes|no"}.get(hint, "VALUE")  # type: ignore[call-overload]
+    if hint is bool:
+        return "yes|no"
+    return "N" if hint in (int, int | None) else "X" if hint is float else "VALUE"
 
 
 def _shown(value: object) -> str:

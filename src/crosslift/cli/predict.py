@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,15 +17,17 @@ def predict(
     split: Annotated[str, typer.Option(help="Part of the data.")] = "test",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write JSON lines there.")] = None,
     quiet: Quiet = False,
+    **reading: Any,  # noqa: ANN401
 ) -> None:
     """Print one JSON line per text: the prediction, and what the task adds."""
     import json
 
+    from crosslift.cli.reading import read
     from crosslift.data.storage import write_jsonl
     from crosslift.runs.evaluate import predict as run_predict
     from crosslift.runs.progress import watch_screen
 
-    given = data or texts or [line.rstrip("\n") for line in sys.stdin]
+    given = read(data, language, split, reading) if data else texts or [line.rstrip("\n") for line in sys.stdin]
     rows = run_predict(model, given, language=language, split=split, watch=watch_screen(quiet))
     if out:
         write_jsonl(out, rows)

@@ -45,9 +45,7 @@ def read_bitext(
             break
         draft.add(line, str(line), text, pair)
     found = draft.examples(language or UNKNOWN_LANGUAGE)
-    return (
-        found if isinstance(path, str | Path) else replace(found, name=" + ".join(Path(p).name for p in path))
-    )
+    return found if isinstance(path, str | Path) else replace(found, name=" + ".join(Path(p).name for p in path))
 
 
 def _two_files(first: Path, second: Path) -> list[tuple[str, str]]:

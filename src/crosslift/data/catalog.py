@@ -84,10 +84,8 @@ def load(
     split = _split(dataset, split)
     reading = replace(reading, language=language)
     path = _local(dataset, language, split, _root(root))
-    if path is None:
-        found = _from_hub(dataset, language, split, _root(root), reading)
-    else:
-        found = dataset.read(path, reading)
+    local = dataset.read(path, reading) if path else None
+    found = local or _from_hub(dataset, language, split, _root(root), reading)
     if dataset.finish is not None:
         found = dataset.finish(found)
     return replace(found, name=dataset.name)
@@ -137,9 +135,7 @@ def splits_of(name: str, language: str | None = None, root: str | Path | None = 
     if dataset.name.startswith(DEMO_PREFIX):
         return list(_demo_module().SPLITS)
     languages = [_language(dataset, language)] if language else list(dataset.languages)
-    here = [
-        split for split in dataset.files if any(_local(dataset, code, split, folder) for code in languages)
-    ]
+    here = [split for split in dataset.files if any(_local(dataset, code, split, folder) for code in languages)]
     return here or list(dataset.hub.splits if dataset.hub else ())
 
 
@@ -175,9 +171,7 @@ def _language(dataset: Dataset, language: str | None) -> str:
         if language.casefold() in (code.casefold(), own.casefold()):
             return code
     choices = [*dataset.languages, *dataset.languages.values()]
-    raise BadInput(
-        f'{dataset.name} has no language "{language}".{nearest(language, choices)}', f"It has {known}."
-    )
+    raise BadInput(f'{dataset.name} has no language "{language}".{nearest(language, choices)}', f"It has {known}.")
 
 
 def _split(dataset: Dataset, split: str | None) -> str:
@@ -188,9 +182,7 @@ def _split(dataset: Dataset, split: str | None) -> str:
         raise BadInput(f"{dataset.name} has several splits: {', '.join(known)}.", "Say which one.")
     split = _SPLIT_ALIASES.get(split, split)
     if split not in known:
-        raise BadInput(
-            f'{dataset.name} has no split "{split}".{nearest(split, known)}', f"It has {', '.join(known)}."
-        )
+        raise BadInput(f'{dataset.name} has no split "{split}".{nearest(split, known)}', f"It has {', '.join(known)}.")
     return split
 
 
@@ -249,5 +241,5 @@ def _demo(name: str, language: str | None, split: str | None) -> Examples:
     if split == "unlabelled":
         return cast("Examples", demo.load(name, language, "train")).unlabelled()
     if split == "parallel":
-        return cast("Examples", demo.load_parallel(language))
+        return cast("Examples", demo.load_parallel("en", language, "train"))
     return cast("Examples", demo.load(name, language, _SPLIT_ALIASES.get(split, split)))

@@ -14,25 +14,27 @@ def check_labels(
 ) -> None:
     """Refuse sets with labels that the source, or the model, does not know.
 
-    Fewer labels than the source has is fine: a small test set need not show every class.
+    Fewer labels than the source has is fine: a small test set need not show every class. Tags are compared
+    without `B-` and `I-`: a name that is always one word long in one language may be longer in another.
 
     Args:
         sets: The source set first, then the targets; unlabelled ones pass.
         model_labels: The labels of the model; without them those of the first set count.
-        allow: Labels that may be unknown (tags: with or without `B-` and `I-`).
+        allow: Labels that may be unknown (tags: without `B-` and `I-`).
 
     Raises:
         BadLabels: Names the labels, shows both lists, and the nearest match.
     """
     if not sets:
         return
-    known = tuple(model_labels) if model_labels is not None else sets[0].label_names()
+    tagging = sets[0].kind == "tagging"
+    known = _names(sets[0].label_names() if model_labels is None else model_labels, tagging)
     owner = "the model" if model_labels is not None else _name(sets[0])
     if model_labels is None and sets[0].labels is None:
         return
     for target in sets:
-        names = target.label_names()
-        unknown = [label for label in names if label not in known and not _allowed(label, allow)]
+        names = _names(target.label_names(), tagging)
+        unknown = [label for label in names if label not in known and label not in allow]
         if unknown:
             listed = ", ".join(f'"{label}"' for label in unknown)
             guess = nearest(unknown[0], known)
@@ -72,5 +74,6 @@ def _name(examples: Examples) -> str:
     return f"{examples.name} ({examples.language})" if examples.name else examples.language
 
 
-def _allowed(label: str, allow: Collection[str]) -> bool:
-    return label in allow or (label[:2] in ("B-", "I-") and label[2:] in allow)
+def _names(labels: Sequence[str], tagging: bool) -> list[str]:
+    plain = (label[2:] if tagging and label[:2] in ("B-", "I-") else label for label in labels)
+    return list(dict.fromkeys(plain))

@@ -142,9 +142,7 @@ class _Cells:
         return [checked_answer(str(self.path), line, context, text, start) for text, start in found]
 
 
-def checked_answer(
-    path: str, line: int | None, context: str, text: object, start: object, of: str = ""
-) -> Answer:
+def checked_answer(path: str, line: int | None, context: str, text: object, start: object, of: str = "") -> Answer:
     """Return a gold answer after checking that it stands where it says in its context."""
     if not isinstance(text, str) or not isinstance(start, int) or isinstance(start, bool) or not text:
         raise BadFile(path, line, f"{of}an answer needs a text and a whole number as answer_start.")
@@ -164,9 +162,7 @@ def _columns(table: Table, reading: Reading) -> dict[str, str]:
     given = {("pair" if ours == "text2" else ours): str(name) for ours, name in reading.columns.items()}
     for ours, name in given.items():
         if ours not in NAMES:
-            raise BadInput(
-                f'There is no column "{ours}" to name.{nearest(ours, NAMES)}', f"Ours: {', '.join(NAMES)}."
-            )
+            raise BadInput(f'There is no column "{ours}" to name.{nearest(ours, NAMES)}', f"Ours: {', '.join(NAMES)}.")
         if name not in table.columns:
             seen = f'there is no column "{name}".{nearest(name, table.columns)}'
             raise BadFile(table.path, 1, seen, _hint(table))
@@ -176,14 +172,10 @@ def _columns(table: Table, reading: Reading) -> dict[str, str]:
         if reading.kind == "bitext" and width > 1:
             order = ("text", "pair")
         if order is None:
-            raise BadFile(
-                table.path, 1, f"{width} columns and no header that says what they are.", _hint(table)
-            )
+            raise BadFile(table.path, 1, f"{width} columns and no header that says what they are.", _hint(table))
         return {name: str(i + 1) for i, name in enumerate(order)}
     lowered = {name.casefold(): name for name in reversed(list(table.columns))}
-    guessed = {
-        ours: lowered[name] for ours, names in NAMES.items() for name in reversed(names) if name in lowered
-    }
+    guessed = {ours: lowered[name] for ours, names in NAMES.items() for name in reversed(names) if name in lowered}
     taken = set(given.values())
     where = {ours: name for ours, name in guessed.items() if table.named and name not in taken} | given
     if not {"text", "words", "annotated"} & set(where):

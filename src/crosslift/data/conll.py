@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from crosslift.data.columns import joined_words
-from crosslift.data.draft import UNKNOWN_LANGUAGE, Draft, Reading
+from crosslift.data.draft import TAG, UNKNOWN_LANGUAGE, Draft, Reading
 from crosslift.data.examples import Examples, Spans
 from crosslift.data.files import read_lines
 from crosslift.errors import BadFile, BadInput, nearest
@@ -105,11 +105,11 @@ def conll_examples(
         words = sentence.columns[word_column]
         tags = None if tag_column is None else sentence.columns[tag_column]
         lines = sentence.lines
+        if not any(words):
+            draft.skip(lines[0], "empty text")
+            continue
         if not all(words):
             words, tags, lines = _without_empty(draft, words, tags, lines)
-            if not words:
-                draft.skip(sentence.lines[0], "empty text")
-                continue
         text, spans = _text(sentence, words, language)
         id_ = ids[row] if ids else _id(path, sentence, row, reading.columns)
         parallel = parallel_ids[row] if parallel_ids else None
@@ -134,8 +134,11 @@ def find_words(words: Sequence[str], text: str) -> Spans | None:
 
 
 def _is_comment(line: str, tabs: bool) -> bool:
-    # "#" can also be a word of the sentence; then its line has a second column.
-    return "\t" not in line or line[1] == " " if tabs else bool(_META.match(line)) or len(line.split()) > 2
+    # "#" can also be a word of the sentence; then its line ends in a tag.
+    if tabs:
+        return "\t" not in line or line[1] == " "
+    cells = line.split()
+    return bool(_META.match(line)) or (len(cells) > 1 and not TAG.fullmatch(cells[-1]))
 
 
 def _meta(comments: list[str]) -> dict[str, str]:
@@ -166,9 +169,7 @@ def _columns(path: Path, first: Sentence, columns: Mapping[str, str | int]) -> t
     given = {name: _number(path, name, columns[name], width) for name in ("words", "tags") if name in columns}
     if unknown := set(columns) - {"words", "tags", "label", "id"}:
         name = sorted(unknown)[0]
-        raise BadInput(
-            f'A CoNLL file has no column "{name}" to name.{nearest(name, ["words", "tags", "label", "id"])}'
-        )
+        raise BadInput(f'A CoNLL file has no column "{name}" to name.{nearest(name, ["words", "tags", "label", "id"])}')
     words = given.get("words", 1 if width >= 3 and numbered else 0)
     return words, given.get("tags", width - 1 if width - 1 > words else None)
 
@@ -184,9 +185,7 @@ def _id(path: Path, sentence: Sentence, row: int, columns: Mapping[str, str | in
 
 
 def _class(path: Path, sentence: Sentence, columns: Mapping[str, str | int]) -> str | None:
-    return (
-        _comment(path, sentence, str(columns["label"])) if "label" in columns else sentence.meta.get("intent")
-    )
+    return _comment(path, sentence, str(columns["label"])) if "label" in columns else sentence.meta.get("intent")
 
 
 def _comment(path: Path, sentence: Sentence, key: str) -> str:

@@ -11,7 +11,7 @@ from typing import cast
 from crosslift.data.examples import Examples, Kind, Label, Spans
 from crosslift.errors import BadFile, nearest
 
-_TAG = re.compile(r"O|[BI]-\S+")
+TAG = re.compile(r"O|[BI]-\S+")
 
 UNKNOWN_LANGUAGE = "und"
 """The code for "undetermined" (ISO 639-2): a file that does not say its language."""
@@ -81,9 +81,7 @@ class Draft:
     def skip(self, line: int | None, reason: str) -> None:
         """Count a row that is left out, or refuse it if the caller is strict."""
         if self.reading.strict:
-            raise BadFile(
-                self.path, line, f"{reason}.", "Without --strict such rows are left out and counted."
-            )
+            raise BadFile(self.path, line, f"{reason}.", "Without --strict such rows are left out and counted.")
         self.skipped[reason] = self.skipped.get(reason, 0) + 1
 
     def add(
@@ -186,7 +184,7 @@ class Draft:
             pass
         for place, tag in enumerate(tags):
             here = tag_lines[place] if tag_lines else line
-            if not _TAG.fullmatch(tag):
+            if not TAG.fullmatch(tag):
                 remedy = 'A tag is O, or "B-" or "I-" and a name, as in B-PER.'
                 raise BadFile(self.path, here, f'tag "{tag}" is bad.', remedy)
             used = _mapped_tag(tag, self.reading.labels)

@@ -34,9 +34,7 @@ def read_bytes(path: Path) -> bytes:
     """Return the content of a file, unpacked if its name ends in `.gz` or `.xz`."""
     suffix = path.suffix.lower()
     if suffix in _ARCHIVES or format_suffix(path) == ".tar":
-        raise BadFile(
-            path, None, "is an archive; crosslift reads plain, .gz and .xz files.", "Unpack it first."
-        )
+        raise BadFile(path, None, "is an archive; crosslift reads plain, .gz and .xz files.", "Unpack it first.")
     try:
         raw = path.read_bytes()
     except FileNotFoundError:

@@ -24,9 +24,7 @@ def read_hub(name: str, config: str | None, split: str, revision: str | None = N
     try:
         rows = datasets.load_dataset(name, config, split=split, revision=revision)
         columns = {column: _named(rows.features[column], rows[column][:]) for column in rows.column_names}
-    except (
-        Exception
-    ) as error:  # whatever the library, the network or the repository throws, it is one thing here
+    except Exception as error:  # whatever the library, the network or the repository throws, it is one thing here
         reason = str(error).split("\n")[0].rstrip(".") or type(error).__name__
         raise BadInput(
             f'"{name}" cannot be read from the hub: {reason}.',

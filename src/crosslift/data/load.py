@@ -125,9 +125,7 @@ def load(
     )
 
 
-def languages_of(
-    path_or_name: str | Path, split: str | None = None, root: str | Path | None = None
-) -> list[str]:
+def languages_of(path_or_name: str | Path, split: str | None = None, root: str | Path | None = None) -> list[str]:
     """Return the languages of a catalog set or a file, in order.
 
     A file without a column for the language has one that is not known ("und"). A path with `{lang}` in its
@@ -211,9 +209,7 @@ def _check(kind: str | None, format: str | None, quoting: str | None, limit: int
         ("quoting", quoting, get_args(Quoting)),
     ):
         if value is not None and value not in known:
-            raise BadInput(
-                f'There is no {what} "{value}".{nearest(value, known)}', f"It is one of {', '.join(known)}."
-            )
+            raise BadInput(f'There is no {what} "{value}".{nearest(value, known)}', f"It is one of {', '.join(known)}.")
     if limit is not None and limit < 1:
         raise BadInput(f"The limit must be at least 1, not {limit}.")
 

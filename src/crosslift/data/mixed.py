@@ -59,9 +59,7 @@ def cross(question: Examples, context: Examples) -> Examples:
 
 def _parallel(examples: Examples) -> Sequence[str]:
     if examples.parallel_ids is None:
-        raise BadInput(
-            f"{examples.name or examples.language} is not parallel: its rows have no parallel ids."
-        )
+        raise BadInput(f"{examples.name or examples.language} is not parallel: its rows have no parallel ids.")
     return examples.parallel_ids
 
 

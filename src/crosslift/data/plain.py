@@ -12,9 +12,7 @@ from crosslift.data.segment import segment_all
 from crosslift.errors import BadFile, BadInput
 
 
-def read_plain(
-    path: Path, reading: Reading, groups: Sequence[str] | None = None, parallel: bool = False
-) -> Examples:
+def read_plain(path: Path, reading: Reading, groups: Sequence[str] | None = None, parallel: bool = False) -> Examples:
     """Read one text a line; the id is the line number.
 
     Unlabelled, the texts can also be examples to classify, or to tag: then they are cut into words.

@@ -114,8 +114,7 @@ _MASSIVE_INTENTS = {
     "datetime": "convert query",
     "email": "addcontact query querycontact sendemail",
     "general": "greet joke quirky",
-    "iot": "cleaning coffee hue_lightchange hue_lightdim hue_lightoff hue_lighton hue_lightup "
-    "wemo_off wemo_on",
+    "iot": "cleaning coffee hue_lightchange hue_lightdim hue_lightoff hue_lighton hue_lightup wemo_off wemo_on",
     "lists": "createoradd query remove",
     "music": "dislikeness likeness query settings",
     "news": "query",
@@ -163,9 +162,7 @@ _DEMO = Dataset(
 
 _SETS = (
     _XSID,
-    replace(
-        _XSID, name="xsid-slots", kind="tagging", metric="entity_f1", labels=(), unseen=("reference-part",)
-    ),
+    replace(_XSID, name="xsid-slots", kind="tagging", metric="entity_f1", labels=(), unseen=("reference-part",)),
     Dataset(
         name="sib200",
         kind="classification",
@@ -231,9 +228,7 @@ _SETS = (
     Dataset(
         name="panx",
         kind="tagging",
-        languages=_codes(
-            "ar bg bn de el en es et fa fi fr he hi hu id it ja ko nl pl pt ro ru sw ta tr uk ur vi zh"
-        ),
+        languages=_codes("ar bg bn de el en es et fa fi fr he hi hu id it ja ko nl pl pt ro ru sw ta tr uk ur vi zh"),
         files={split: f"panx/{{code}}.{split}.conll" for split in ("train", "dev", "test")},
         read=read_conll,
         licence="none stated; text from Wikipedia, CC BY-SA 3.0",
@@ -290,8 +285,7 @@ _SETS = (
         name="tydiqa",
         kind="qa",
         languages=_codes(
-            "ar=arabic bn=bengali en=english fi=finnish id=indonesian ko=korean "
-            "ru=russian sw=swahili te=telugu"
+            "ar=arabic bn=bengali en=english fi=finnish id=indonesian ko=korean ru=russian sw=swahili te=telugu"
         ),
         files={"train": "tydiqa/{code}.train.json", "dev": "tydiqa/{code}.dev.json"},
         read=read_squad,
@@ -349,8 +343,7 @@ _SETS = (
         name="wordalign",
         kind="alignment",
         languages=_codes(
-            "en-ar en-bg en-cs en-da en-es en-fr en-hi en-hu en-it en-ko en-nl en-pt "
-            "en-ru en-sv ja-en ro-en zh-en"
+            "en-ar en-bg en-cs en-da en-es en-fr en-hi en-hu en-it en-ko en-nl en-pt en-ru en-sv ja-en ro-en zh-en"
         ),
         files={split: f"wordalign/{{code}}.{split}.tsv" for split in ("dev", "test", "pud-content")},
         read=None,

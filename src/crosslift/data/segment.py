@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cache
 
@@ -126,7 +127,9 @@ def _boundaries(text: str, pieces: Sequence[str]) -> NDArray[np.int64]:
 @cache
 def _jieba() -> Callable[[str], list[str]]:
     try:
-        import jieba
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # jieba's own old idioms; nothing a user can mend
+            import jieba
     except ImportError:
         raise MissingExtra("jieba, which cuts Chinese into words,", "segment") from None
     jieba.setLogLevel(logging.WARNING)

@@ -11,7 +11,7 @@ from crosslift.data.columns import table_examples
 from crosslift.data.conll import Sentence, conll_examples, read_sentences
 from crosslift.data.draft import Reading
 from crosslift.data.examples import Examples
-from crosslift.data.files import find_file, format_suffix, read_lines
+from crosslift.data.files import COMPRESSED, find_file, read_lines
 from crosslift.data.plain import read_plain
 from crosslift.data.squad import read_squad
 from crosslift.data.table import read_delimited, read_jsonl
@@ -47,9 +47,7 @@ def read_parallel_squad(path: Path, reading: Reading) -> Examples:
 
 def read_english_pairs(path: Path, reading: Reading) -> Examples:
     """Read `english<TAB>other<TAB>source` lines; `reading.language` is that of the other side."""
-    return read_bitext(
-        path, language="en", pair_language=reading.language, strict=reading.strict, limit=reading.limit
-    )
+    return read_bitext(path, language="en", pair_language=reading.language, strict=reading.strict, limit=reading.limit)
 
 
 def read_ntrex(path: Path, reading: Reading) -> Examples:
@@ -76,20 +74,28 @@ def read_xsid(path: Path, reading: Reading) -> Examples:
 
 
 def _english_rows(path: Path, sentences: list[Sentence]) -> list[str]:
-    english = find_file(path.with_name("en." + path.name.split(".", 1)[1].removesuffix(path.suffix)))
+    plain = path.with_suffix("") if path.suffix in COMPRESSED else path
+    name = f"en.{plain.name.split('.', 1)[1]}"
+    english = find_file(path.with_name(name))
     if english is None:
-        raise BadFile(
-            path, None, f"needs the English file beside it, en{format_suffix(path)}, to find its rows."
-        )
-    rows: dict[str, list[int]] = defaultdict(list)
+        raise BadFile(path, None, f"needs the English file beside it, {name}, to find its rows.")
+    rows: dict[str, list[str]] = defaultdict(list)
     for row, sentence in enumerate(read_sentences(english), start=1):
-        rows[sentence.meta.get("text", "")].append(row)
+        text = sentence.meta.get("text", "")
+        rows[text].append(str(row))
+        if (bare := _letters(text)) != text:
+            rows[bare].append(str(row))
     # A sentence that English has twice is taken in order; one that it lacks is parallel to nothing.
     found = []
     for row, sentence in enumerate(sentences, start=1):
-        candidates = rows.get(sentence.meta.get("text-en", ""))
-        found.append(str(candidates.pop(0)) if candidates else f"only-de-ba-{row}")
+        text = sentence.meta.get("text-en", "")
+        candidates = rows.get(text) or rows.get(_letters(text)) or [f"only-de-ba-{row}"]
+        found.append(candidates.pop(0) if len(candidates) > 1 else candidates[0])
     return found
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).casefold()
 
 
 def by_premise(examples: Examples) -> Examples:

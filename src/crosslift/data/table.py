@@ -99,7 +99,7 @@ def _delimited(path: Path, delimiter: str, header: bool | None, quoting: Quoting
         raise BadFile(path, numbers[row], f"{_columns(len(rows[row]))}, but line 1 has {width}.")
     known = {name for names in NAMES.values() for name in names}
     if header is None:
-        header = any(cell.strip().casefold() in known for cell in rows[0]) and len(rows) > 1
+        header = any(cell.strip().casefold() in known for cell in rows[0])
     names = [cell.strip() for cell in rows[0]] if header else [str(i + 1) for i in range(width)]
     if len(set(names)) < width:
         twice = next(name for name in names if names.count(name) > 1)
@@ -151,15 +151,13 @@ def _unquoted(path: Path, lines: list[str], delimiter: str) -> tuple[list[list[s
             numbers.append(start)
             start = reader.line_num + 1
     except csv.Error as error:
-        raise BadFile(
-            path, start, f"bad quoting: {error}.", 'If quotes are plain text, use quoting="none".'
-        ) from None
+        raise BadFile(path, start, f"bad quoting: {error}.", 'If quotes are plain text, use quoting="none".') from None
     return rows, numbers
 
 
 def _filled(table: Table) -> Table:
     if not len(table):
-        raise BadFile(table.path, None, "has a header but no rows." if table.columns else "has no rows.")
+        raise BadFile(table.path, None, "has a header but no rows.")
     return table
 
 

@@ -9,13 +9,13 @@ from transformers.modeling_layers import GenericForQuestionAnswering, GenericFor
 from transformers.models.gemma3.modeling_gemma3 import Gemma3PreTrainedModel
 
 
-class Gemma3TextForTokenClassification(GenericForTokenClassification, Gemma3PreTrainedModel):
+class Gemma3TextForTokenClassification(GenericForTokenClassification, Gemma3PreTrainedModel):  # type: ignore[misc]
     """Gemma 3 (text) with a linear tagging head."""
 
     config_class = Gemma3TextConfig
 
 
-class Gemma3TextForQuestionAnswering(GenericForQuestionAnswering, Gemma3PreTrainedModel):
+class Gemma3TextForQuestionAnswering(GenericForQuestionAnswering, Gemma3PreTrainedModel):  # type: ignore[misc]
     """Gemma 3 (text) with a linear start/end head."""
 
     config_class = Gemma3TextConfig

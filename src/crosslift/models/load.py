@@ -7,7 +7,8 @@ folder or an embedded name, or with HF_HUB_OFFLINE=1, nothing touches the networ
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -129,13 +130,15 @@ def model_labels(name: str | Path) -> tuple[str, ...]:
 def model_kind(name: str | Path) -> str | None:
     """Return the kind of task a saved model was made for, or `None` for a bare encoder."""
     heads = " ".join(load_config(name).architectures or [])
-    marks = {"SequenceClassification": "classification", "TokenClassification": "tagging", "QuestionAnswering": "qa"}
+    marks = {
+        "SequenceClassification": "classification",
+        "TokenClassification": "tagging",
+        "QuestionAnswering": "qa",
+    }
     return next((kind for mark, kind in marks.items() if mark in heads), None)
 
 
-def _weights(
-    auto: type, where: str, config: PretrainedConfig, task_labels: tuple[str, ...] = ()
-) -> PreTrainedModel:
+def _weights(auto: type, where: str, config: PretrainedConfig, task_labels: tuple[str, ...] = ()) -> PreTrainedModel:
     import crosslift.models.heads  # noqa: F401  registers heads that transformers lacks
 
     if Path(where).is_dir():
@@ -144,10 +147,8 @@ def _weights(
     # A head whose labels stand in another order, or are others, is not reused: it would be shifted silently.
     same = [kept.id2label.get(i) for i in range(len(task_labels))] == list(task_labels)
     fresh = {} if same or not task_labels else {"ignore_mismatched_sizes": True}
-    before = transformers_logging.get_verbosity()
-    transformers_logging.set_verbosity_error()  # "some weights are newly initialised": a new head is what we want
-    try:
-        model = _from_hub_or_folder(
+    with quiet_transformers():
+        model: PreTrainedModel = _from_hub_or_folder(
             auto.from_pretrained,  # type: ignore[attr-defined]
             where,
             config=config,
@@ -155,11 +156,24 @@ def _weights(
             dtype=torch.float32,
             **fresh,
         )
-    finally:
-        transformers_logging.set_verbosity(before)
     if not same and task_labels and _has_head(kept):
         _new_head(model)
     return model
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keep transformers from drawing bars and from warning that a new head is new: that is what we asked for."""
+    before = transformers_logging.get_verbosity()
+    bars = transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        transformers_logging.set_verbosity(before)
+        if bars:
+            transformers_logging.enable_progress_bar()
 
 
 def _has_head(config: PretrainedConfig) -> bool:

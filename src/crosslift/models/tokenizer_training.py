@@ -26,6 +26,9 @@ KINDS: tuple[str, ...] = get_args(Kind)
 SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 """Ids 0 to 4, in this order, in every tokenizer trained here."""
 
+# The mask swallows the space before it, as in RoBERTa: "in <mask>" is two tokens.
+_MASK = AddedToken(SPECIAL_TOKENS[-1], lstrip=True, normalized=False, special=True)
+
 # A mark or a digit is a piece of its own (with the word mark before it, if it opens a word): otherwise
 # the vocabulary fills with "word," and "1998", and a lone word mark stands before every bracket.
 _MARKS_AND_DIGITS = Regex(r"▁?[\p{P}\p{S}\p{N}&&[^▁]]")
@@ -277,7 +280,7 @@ def train_bpe(lines: Sequence[str], pieces: int) -> PreTrainedTokenizerFast:
     trainer = trainers.BpeTrainer(
         vocab_size=pieces,
         min_frequency=2,
-        special_tokens=list(SPECIAL_TOKENS),
+        special_tokens=[*SPECIAL_TOKENS[:-1], _MASK],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
@@ -300,8 +303,7 @@ def _wrap(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
         sep_token="</s>",
         pad_token="<pad>",
         unk_token="<unk>",
-        # The mask swallows the space before it, as in RoBERTa: "in <mask>." is one masked word.
-        mask_token=AddedToken("<mask>", lstrip=True, special=True),
+        mask_token=_MASK,
         model_max_length=512,
     )
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from crosslift.errors import BadInput, nearest
+from crosslift.errors import BadInput, BadLabels, nearest
 from crosslift.tasks.classification import Classification
 from crosslift.tasks.encoded import Encoded, Kept, Prediction, Ragged, Rows
 from crosslift.tasks.metrics import Metric
@@ -110,6 +110,10 @@ def task_for(examples: Examples, labels: Sequence[str] | None = None, **options:
         raise BadInput(
             f"{examples.name or 'examples'} has no labels to take the label list from.",
             "Give the labels in the order of the model's outputs.",
+        )
+    if len(set(names)) < max(2, len(names)):
+        raise BadLabels(
+            f"{examples.name or 'examples'}: a task needs two labels or more, each once, not {', '.join(names)}."
         )
     if labels is None and task is Tagging:
         names = tuple(sorted(names, key=lambda name: (name != "O", name)))

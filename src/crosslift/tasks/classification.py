@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from crosslift.errors import BadInput
 from crosslift.tasks import encoded as enc
 from crosslift.tasks.encoded import IGNORED, Encoded, Kept, Prediction, Rows
 from crosslift.tasks.metrics import Metric, accuracy, macro_f1
@@ -34,10 +33,6 @@ class Classification:
     max_length: int = 128
 
     kind: ClassVar[str] = "classification"
-
-    def __post_init__(self) -> None:
-        if len(self.labels) < 2:
-            raise BadInput(f"Classification needs two classes or more, not {len(self.labels)}.")
 
     def encode(self, examples: Examples, tokenizer: PreTrainedTokenizerBase) -> Encoded:
         """Tokenise a set; labels become their numbers, unknown ones -100."""
@@ -94,6 +89,6 @@ class Classification:
         gold = cast("Sequence[str | None] | None", examples.labels)
         pred = [cast("str", prediction["prediction"]) for prediction in predictions]
         main = accuracy(gold, pred)
-        classes = tuple(dict.fromkeys((*self.labels, *examples.label_names())))
+        classes = tuple(dict.fromkeys((*self.labels, *examples.label_names(), *pred)))
         scores = [main, macro_f1(gold, pred, classes)]
         return {score.name: score for score in scores}

@@ -143,8 +143,7 @@ def collate(encoded: Encoded, rows: Rows, pad_id: int, pad_to: int = 8) -> dict[
     lengths = encoded.lengths()[rows]
     longest = -(-int(lengths.max()) // pad_to) * pad_to
     batch = {
-        name: ragged.pad(rows, longest, pad_id if name == "input_ids" else 0)
-        for name, ragged in encoded.inputs.items()
+        name: ragged.pad(rows, longest, pad_id if name == "input_ids" else 0) for name, ragged in encoded.inputs.items()
     }
     batch["attention_mask"] = np.arange(longest) < lengths[:, None]
     for name, target in encoded.targets.items():
@@ -162,8 +161,7 @@ def label_index(names: Sequence[str], labels: Sequence[str], examples: Examples)
     for name in dict.fromkeys(names):
         if name not in place:
             raise BadLabels(
-                f'{examples.name or "examples"} ({examples.language}): unknown label "{name}".'
-                + nearest(name, labels),
+                f'{examples.name or "examples"} ({examples.language}): unknown label "{name}".' + nearest(name, labels),
                 f"Known labels: {', '.join(labels)}.",
             )
     return np.fromiter(map(place.__getitem__, names), dtype=np.int64, count=len(names))

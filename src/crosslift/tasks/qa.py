@@ -145,9 +145,7 @@ class QuestionAnswering:
             top = cast("float", best[0]["score"]) if best else -np.inf
             threshold = self.no_answer_threshold
             unanswered = not best or (threshold is not None and no_answer[i] - top > threshold)
-            answer = (
-                {"text": "", "start": -1, "score": round(float(no_answer[i]), 4)} if unanswered else best[0]
-            )
+            answer = {"text": "", "start": -1, "score": round(float(no_answer[i]), 4)} if unanswered else best[0]
             predictions.append(
                 {
                     "id": id_,
@@ -172,9 +170,7 @@ class QuestionAnswering:
             rows = np.arange(at, min(at + 128, len(kept)))
             length = int(encoded.lengths()[rows].max())
             allowed = answerable.pad(rows, length, False)
-            start, end = (
-                _padded([kept[row][side] for row in rows.tolist()], length) for side in ("start", "end")
-            )
+            start, end = (_padded([kept[row][side] for row in rows.tolist()], length) for side in ("start", "end"))
             start[~allowed] = end[~allowed] = -np.inf
             picked, first, last, score = best_pairs(start, end, self.max_answer_length, wanted)
             found.append((rows[picked], first, last, score))

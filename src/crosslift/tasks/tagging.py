@@ -45,10 +45,6 @@ class Tagging:
 
     kind: ClassVar[str] = "tagging"
 
-    def __post_init__(self) -> None:
-        if len(self.labels) < 2:
-            raise BadInput(f"Tagging needs two tags or more, not {len(self.labels)}.")
-
     def encode(self, examples: Examples, tokenizer: PreTrainedTokenizerBase) -> Encoded:
         """Tokenise a set.
 
@@ -56,12 +52,8 @@ class Tagging:
         has a token: `first` (its first token) and `word` (its number in the example).
         """
         if examples.spans is None:
-            raise BadInput(
-                f"{examples.name or 'examples'}: tagging needs words.", "Give spans, or segment the texts."
-            )
-        encoding = enc.tokenize(
-            tokenizer, examples.texts, max_length=self.max_length, return_offsets_mapping=True
-        )
+            raise BadInput(f"{examples.name or 'examples'}: tagging needs words.", "Give spans, or segment the texts.")
+        encoding = enc.tokenize(tokenizer, examples.texts, max_length=self.max_length, return_offsets_mapping=True)
         whole = enc.model_inputs(encoding)
         tokens = token_spans(encoding, tokenizer)
         words = word_maps(tokens, examples.spans)
@@ -195,9 +187,7 @@ class _Pieces:
         start, end = self.starts[self.row], self.starts[self.row + 1]
         counts = self.end - self.begin
         parts = np.stack([start, start + self.begin, end - self.after], axis=1)
-        sizes = np.stack(
-            [np.full_like(counts, self.before), counts, np.full_like(counts, self.after)], axis=1
-        )
+        sizes = np.stack([np.full_like(counts, self.before), counts, np.full_like(counts, self.after)], axis=1)
         index = ranges(parts.ravel(), sizes.ravel())
         return Ragged(whole.values[index], row_starts(sizes.sum(axis=1)))
 
@@ -206,9 +196,7 @@ class _Pieces:
         row = np.repeat(np.arange(len(words)), np.diff(words.starts))
         word = np.flatnonzero(words.first >= 0)
         size = int(self.end.max(initial=0)) + 1
-        piece = (
-            np.searchsorted(self.row * size + self.begin, row[word] * size + words.first[word], "right") - 1
-        )
+        piece = np.searchsorted(self.row * size + self.begin, row[word] * size + words.first[word], "right") - 1
         shift = self.before - self.begin[piece]
         stop = np.minimum(words.stop[word], self.end[piece])
         return word, piece, words.first[word] + shift, stop + shift
