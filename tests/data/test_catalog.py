@@ -1,6 +1,6 @@
 import pytest
 
-from crosslift.data import catalog
+from crosslift.data import catalog, load
 from crosslift.data.catalog import CATALOG
 from crosslift.data.columns import table_examples
 from crosslift.data.draft import Reading
@@ -190,8 +190,6 @@ def test_rows_of_the_datasets_library_get_class_names(tmp_path, monkeypatch):
 
 
 def test_options_that_the_catalog_settles_are_refused(tmp_path):
-    from crosslift.data import load
-
     put(tmp_path, "xnli/xnli.test.tsv", XNLI)
     options = {"language": "de", "split": "test", "root": tmp_path}
     with pytest.raises(BadInput, match="xnli is a classification set, not tagging"):
@@ -224,3 +222,10 @@ def test_demo_sets_load_from_inside():
     pairs = catalog.load("demo-intent", "de", "parallel")
     assert (pairs.kind, pairs.language, pairs.pair_language) == ("bitext", "en", "de")
     assert "Which language and split of demo-slots?" in message("demo-slots")
+
+
+def test_wishes_hold_for_demo_sets_too():
+    few = load("demo-intent", language="en", split="test", limit=3, unlabelled=True, kind="classification")
+    assert (len(few), few.labels) == (3, None)
+    with pytest.raises(BadInput, match="demo-intent is a classification set, not qa"):
+        load("demo-intent", language="en", split="test", kind="qa")

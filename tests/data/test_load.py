@@ -58,6 +58,14 @@ def test_a_missing_file_is_named_with_its_neighbour(text_file):
     assert "there is no such file" in message("nothing.tsv")
 
 
+def test_a_folder_is_no_file_and_does_not_hide_a_set(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "xnli").mkdir()
+    (tmp_path / "own" / "set").mkdir(parents=True)
+    assert "own/set: is a folder, not a file." in message("own/set")
+    assert "Did you mean" in message("xnli", language="dee", split="test")
+
+
 def test_the_hub_out_of_reach_is_one_clear_error():
     pytest.importorskip("datasets")
     text = message("nobody/nothing", split="train")

@@ -15,7 +15,7 @@ from crosslift.data.load import FORMATS
 from crosslift.data.wordalign import read_gold
 from crosslift.errors import CrossliftError
 
-QUICK = settings(deadline=None, max_examples=3000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 PACKED = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}
 
 
@@ -153,7 +153,7 @@ def test_almost_valid_gold_alignments_never_crash_the_reader(tmp_path, rows):
 @QUICK
 @given(st.text(max_size=300))
 def test_arbitrary_names_never_crash(name):
-    if "/" in name or Path(name).exists():
+    if "/" in name or name in (".", ".."):
         return
     with pytest.raises(CrossliftError):
         load(name)

@@ -76,7 +76,7 @@ def load(
     """
     dataset = find(name)
     if dataset.name.startswith(DEMO_PREFIX):
-        return _demo(dataset.name, language, split)
+        return _demo(dataset, language, split, reading or Reading())
     if dataset.read is None:
         raise BadInput(f"{dataset.name} holds gold alignments, not examples.", "Use load_gold(pair, split).")
     reading = _settled(dataset, reading or Reading())
@@ -234,12 +234,18 @@ def _demo_module() -> ModuleType:
     return importlib.import_module("crosslift.demo")
 
 
-def _demo(name: str, language: str | None, split: str | None) -> Examples:
-    demo = _demo_module()
+def _demo(dataset: Dataset, language: str | None, split: str | None, reading: Reading) -> Examples:
+    demo, name = _demo_module(), dataset.name
     if language is None or split is None:
         raise BadInput(f"Which language and split of {name}?", f"Languages: {', '.join(demo.LANGUAGES)}.")
-    if split == "unlabelled":
-        return cast("Examples", demo.load(name, language, "train")).unlabelled()
+    if reading.labels:
+        raise BadInput(f"The labels of {name} are fixed.", "Leave out --labels.")
     if split == "parallel":
-        return cast("Examples", demo.load_parallel("en", language, "train"))
-    return cast("Examples", demo.load(name, language, _SPLIT_ALIASES.get(split, split)))
+        found = cast("Examples", demo.load_parallel("en", language, "train"))
+    else:
+        _settled(dataset, reading)
+        part = "train" if split == "unlabelled" else _SPLIT_ALIASES.get(split, split)
+        found = cast("Examples", demo.load(name, language, part))
+    if reading.limit is not None:
+        found = found.select(range(min(reading.limit, len(found))))
+    return found.unlabelled() if reading.unlabelled or split == "unlabelled" else found

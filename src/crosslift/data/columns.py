@@ -25,7 +25,7 @@ def table_examples(table: Table, reading: Reading) -> Examples:
     """Turn a table into examples of one language."""
     where = _columns(table, reading)
     kind = reading.kind or _kind(where)
-    if kind not in ("classification", "text") and (missing := _missing(kind, where)):
+    if missing := _missing(kind, where):
         raise BadFile(table.path, None, f"a {kind} table needs a column for {missing}.", _hint(table))
     rows, language = _of_language(table, where, reading.language)
     draft = Draft(table.path, kind, reading)
@@ -196,7 +196,8 @@ def _kind(where: Mapping[str, str]) -> Kind:
 def _missing(kind: Kind, where: Mapping[str, str]) -> str:
     if kind == "tagging":
         return "" if {"words", "annotated"} & set(where) else "words"
-    return next((name for name in ("text", "pair") if name not in where), "")
+    needed = ("text", "pair") if kind in ("qa", "bitext") else ("text",)
+    return next((name for name in needed if name not in where), "")
 
 
 def _hint(table: Table) -> str:

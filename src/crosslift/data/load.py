@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -109,10 +109,12 @@ def load(
         return _bitext(path_or_name, reading)
     name = str(path_or_name)
     path = Path(path_or_name)
-    if _exists(path):
+    if _is(Path.is_file, path):
         return _read_file(path, reading, format, header, quoting)
     if isinstance(path_or_name, str) and catalog.is_known(name):
         return catalog.load(name, language, split, root=root, reading=reading)
+    if _is(Path.is_dir, path):
+        raise BadFile(path, None, "is a folder, not a file.", "Name a file in it.")
     if isinstance(path_or_name, str) and _HUB_ID.fullmatch(name) and format_suffix(path) not in _SUFFIXES:
         table = read_hub(name, config, split or "train", revision)
         return table_examples(table, reading)
@@ -133,7 +135,7 @@ def languages_of(path_or_name: str | Path, split: str | None = None, root: str |
     """
     name = str(path_or_name)
     if "{lang}" not in Path(name).name:
-        known = catalog.is_known(name) and not _exists(Path(name))
+        known = catalog.is_known(name) and not _is(Path.is_file, Path(name))
         return catalog.languages_of(name, split, root) if known else _languages_in(Path(name))
     before, _, after = Path(name).name.partition("{lang}")
     files = sorted(Path(name).parent.glob(f"{glob.escape(before)}*{glob.escape(after)}"))
@@ -214,8 +216,9 @@ def _check(kind: str | None, format: str | None, quoting: str | None, limit: int
         raise BadInput(f"The limit must be at least 1, not {limit}.")
 
 
-def _exists(path: Path) -> bool:
+def _is(test: Callable[[Path], bool], path: Path) -> bool:
+    # A name that the system refuses (too long, say) is no file.
     try:
-        return path.exists()
+        return test(path)
     except (OSError, ValueError):
         return False

@@ -129,9 +129,9 @@ def mixed(parts: Sequence[tuple[Streams, float]]) -> Streams:
     )
 
 
-def hold_out(runs: Mapping[str, NDArray[np.integer]], length: int, windows: int) -> tuple[
-    dict[str, NDArray[np.integer]], dict[str, NDArray[np.integer]]
-]:
+def hold_out(
+    runs: Mapping[str, NDArray[np.integer]], length: int, windows: int
+) -> tuple[dict[str, NDArray[np.integer]], dict[str, NDArray[np.integer]]]:
     """Cut the end off each run as held-out windows: at most `windows`, at most a twentieth of the run.
 
     Returns:
@@ -197,9 +197,7 @@ def mask_tokens(
     return Masked(ids.scatter(1, places, shown), places, targets)
 
 
-def positions(
-    mask: Tensor, pad_id: int, longest: int, shifted: float, generator: torch.Generator
-) -> Tensor:
+def positions(mask: Tensor, pad_id: int, longest: int, shifted: float, generator: torch.Generator) -> Tensor:
     """Return position ids; a share of the rows begins at a random place instead of the first.
 
     Short rows would leave late positions untrained, and a longer text at fine-tuning would meet noise.
@@ -219,7 +217,9 @@ def positions(
     return torch.where(mask.bool(), place + pad_id, pad_id)
 
 
-def unigram_loss(train: NDArray[np.integer], held: NDArray[np.integer], vocabulary: int, special: Sequence[int]) -> float:
+def unigram_loss(
+    train: NDArray[np.integer], held: NDArray[np.integer], vocabulary: int, special: Sequence[int]
+) -> float:
     """Return the cross-entropy (nats) of held-out tokens under the piece frequencies of the training text.
 
     A masked LM that has learnt nothing but frequencies ends here; special tokens do not count.

@@ -30,7 +30,7 @@ _FUNCTION_WORDS = frozenset(
     """a an the and or but if of in on at to for from by with as is are was were be been am do does did have has had
     will would can could shall should may might must not no so than that this these those it its i you he she we they
     me him her us them my your his our their what which who whom there here then when where how why all any some
-    up out off over into about just only very too also s t re ve ll d m""".split()
+    up out off over into about just only very too also s t re ve ll d m""".split()  # noqa: SIM905  readable so
 )
 _ENGLISH_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _ENDINGS = (("ies", "y"), ("es", ""), ("s", ""), ("ing", ""), ("ing", "e"), ("ed", ""), ("ed", "e"), ("d", ""))

@@ -77,9 +77,7 @@ class Sampling:
     same_pairs: float = field(
         default=0.15, metadata=_help("Share of pair steps with a text and its own lower-case form.")
     )
-    plain: float = field(
-        default=0.4, metadata=_help("Share of pairs seen also in lower case without punctuation.")
-    )
+    plain: float = field(default=0.4, metadata=_help("Share of pairs seen also in lower case without punctuation."))
 
 
 class Pretrainer(nn.Module):

@@ -16,8 +16,7 @@ from torch.nn.functional import normalize
 
 from crosslift.data.storage import atomic, read_json
 from crosslift.data.streams import Rows
-from crosslift.data.switching import english_words
-from crosslift.data.tokenise import chunk_tokenizer, flat_ids, map_chunks, token_spans
+from crosslift.data.tokenise import Workers, tokenise_words
 from crosslift.errors import BadFile
 from crosslift.models.load import load_encoder, load_tokenizer, locate
 
@@ -57,10 +56,10 @@ def teacher_vectors(
     texts: Sequence[str],
     word_keys: NDArray[np.int64],
     device: torch.device,
+    workers: Workers,
     *,
     pooling: Pooling | None = None,
     tokens_per_batch: int = 65_536,
-    processes: int | None = None,
 ) -> TeacherVectors:
     """Run the teacher over the texts, long ones with long ones.
 
@@ -69,16 +68,15 @@ def teacher_vectors(
         texts: What it reads.
         word_keys: Sorted keys of the words whose vectors are wanted (`WORDS_PER_TEXT`).
         device: Where it runs and the vectors stay.
+        workers: Processes that tokenise.
         pooling: Default: what the folder says.
         tokens_per_batch: Padded tokens at once.
-        processes: For tokenising.
     """
     pooling = pooling or pooling_of(folder)
     tokenizer = load_tokenizer(folder).backend_tokenizer
     tokenizer.no_padding()
     tokenizer.enable_truncation(_LONGEST)
-    parts = map_chunks(_teacher_chunk, texts, tokenizer, None, processes)
-    ids, lengths, word_of = (np.concatenate([part[i] for part in parts]) for i in range(3))
+    ids, lengths, word_of = tokenise_words(texts, tokenizer, workers)
     model = load_encoder(folder).to(device).eval()
     if device.type == "cuda":
         model = model.to(torch.bfloat16)
@@ -134,25 +132,6 @@ class _Reader:
         return normalize(vectors, dim=-1), hidden.flatten(0, 1), keys.flatten()
 
 
-def _teacher_chunk(
-    number: int, texts: Sequence[str], tokenizer: str, extra: object
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Return ids, lengths, and the number of the word that each token belongs to (-1 = none)."""
-    encoded = chunk_tokenizer(tokenizer).encode_batch(list(texts))
-    ids, lengths = flat_ids(encoded)
-    words = [english_words(text)[:WORDS_PER_TEXT] for text in texts]
-    rows = np.repeat(np.arange(len(texts)), [len(w) for w in words])
-    word_of = np.full(len(ids), -1, dtype=np.int32)
-    if len(rows):
-        spans = token_spans(encoded, rows, np.array([span for w in words for span in w]))
-        number_of = np.concatenate([np.arange(len(w)) for w in words])
-        sizes = np.maximum(spans[:, 1] - spans[:, 0], 0)
-        begins = (np.cumsum(lengths) - lengths)[rows] + spans[:, 0]
-        inside = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        word_of[np.repeat(begins, sizes) + inside] = np.repeat(number_of, sizes)
-    return ids, lengths, word_of
-
-
 def write_vectors(path: Path, texts: Sequence[str], vectors: NDArray[np.floating]) -> None:
     """Store vectors of texts for later lookup by text; the texts themselves are not stored.
 
@@ -167,17 +146,35 @@ def write_vectors(path: Path, texts: Sequence[str], vectors: NDArray[np.floating
         np.savez(file, keys=keys[order], vectors=vectors.astype(np.float16)[order])
 
 
-def read_vectors(path: Path, texts: Sequence[str]) -> NDArray[np.float16]:
-    """Return (texts, width) stored unit vectors; all zeros for a text the file does not know."""
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            keys, vectors = stored["keys"], stored["vectors"]
-    except (OSError, KeyError, ValueError) as error:
-        raise BadFile(path, None, f"is no file of text vectors ({error}).", "Write it with write_vectors.") from None
-    wanted = _text_keys(texts)
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-    found: NDArray[np.float16] = np.where((keys[place] == wanted)[:, None], vectors[place], np.float16(0))
-    return found
+class StoredVectors:
+    """Vectors of texts from a file of `write_vectors`.
+
+    Args:
+        path: The `.npz` file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                self.keys, self.vectors = stored["keys"], stored["vectors"]
+        except (OSError, KeyError, ValueError) as error:
+            raise BadFile(path, None, f"is no file of text vectors ({error}).", "Write it with write_vectors.") from None
+
+    def known(self, texts: Sequence[str]) -> NDArray[np.bool_]:
+        """Return (texts,) whether each text has a vector."""
+        return self._find(texts)[1]
+
+    def of(self, texts: Sequence[str]) -> NDArray[np.float16]:
+        """Return (texts, width) vectors; all zeros for a text without one."""
+        place, known = self._find(texts)
+        found = self.vectors[place]
+        found[~known] = 0
+        return found
+
+    def _find(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        wanted = _text_keys(texts)
+        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return place, self.keys[place] == wanted
 
 
 def _text_keys(texts: Sequence[str]) -> NDArray[np.uint64]:

@@ -1,0 +1,150 @@
+"""Zero-shot transfer of encoders from English: the table behind `benchmarks/results/minis.json`.
+
+    python benchmarks/experiments/minis.py --encoder mini-x=FOLDER --encoder probe-x=FOLDER --seeds 5 --out results.json
+
+Each job is one (encoder, task, seed): plain fine-tuning on English, last weights, scores in every language of the
+test set. Jobs run in parallel processes. Encoder `random` stands for random weights in the shape of the first one.
+Needs CROSSLIFT_DATA.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing as mp
+import os
+import shutil
+import time
+from pathlib import Path
+
+TARGETS = "de es fr pt it ru bg el tr ar hi ur th vi zh ja sw".split()
+"""The languages that the first probe was scored on; sets that lack one leave it out."""
+
+TASKS: dict[str, dict[str, object]] = {
+    "sib200": {"data": "sib200", "epochs": 12},
+    "massive-intent": {"data": "massive-intent", "epochs": 5},
+    "massive-slots": {"data": "massive-slots", "epochs": 5},
+    "panx": {"data": "panx", "epochs": 5},
+    "xsid-intent": {"data": "xsid-intent", "epochs": 1, "limit": 12000},
+    "xsid-slots": {"data": "xsid-slots", "epochs": 1, "limit": 12000},
+    "xnli": {"data": "mnli", "test": "xnli", "epochs": 3},
+    "xquad": {"data": "squad", "test": "xquad", "epochs": 3, "max_length": 256, "stride": 64, "max_answer_length": 60},
+}
+LEARNING_RATE = 3e-4
+
+
+def job(encoder: str, folder: str, task: str, seed: int, scratch: str, rate: float, languages: list[str]) -> dict[str, object]:
+    import torch
+
+    import crosslift as xl
+    from crosslift.data import catalog
+
+    torch.set_num_threads(1)
+    began = time.monotonic()
+    settings = dict(TASKS[task])
+    data, test = str(settings.pop("data")), str(settings.pop("test", "")) or None
+    out = Path(scratch) / f"{encoder}-{task}-{seed}"
+    run = xl.fit(
+        "finetune", model=folder, data=data, out=out, seeds=[seed], learning_rate=rate, evaluations=1, select="last",
+        max_tokens=16384, **settings,
+    )  # fmt: skip
+    known = next(row for row in catalog.available() if row.name == (test or data))
+    wanted = [language for language in languages if language in known.languages]
+    extra = [language for language in known.languages if language in ("da", "nl", "id")] if task.startswith("xsid") else []
+    scores = xl.evaluate(run, test or data, [*wanted, *extra], keep_unknown=True)
+    by_language = {
+        language: {name: round(score.value, 2) for name, score in seeds[seed].items()}
+        for language, seeds in scores.rows.items()
+    }
+    shutil.rmtree(out)
+    return {
+        "encoder": encoder, "task": task, "seed": seed, "scores": by_language, "seconds": round(time.monotonic() - began, 1),
+    }  # fmt: skip
+
+
+def retrieval(folder: str, languages: list[str]) -> dict[str, object]:
+    """NTREX, the first 1,000 sentences, both directions, centred: by layer and pooling, mean over languages."""
+    import torch
+
+    import crosslift as xl
+    from crosslift.measure.retrieval import retrieval_accuracy, sentence_vectors
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    encoder, tokenizer = xl.load_encoder(folder).to(device), xl.load_tokenizer(folder)
+    found: dict[str, object] = {}
+    for pooling in ("first", "mean"):
+        vectors = {}
+        for language in ["en", *languages]:
+            texts = list(xl.load("ntrex", language=language, split="test").texts)[:1000]
+            vectors[language] = sentence_vectors(encoder, tokenizer, texts, pooling=pooling, max_tokens=32768).to(device)
+        layers = len(vectors["en"])
+        table = {
+            language: [round(retrieval_accuracy(vectors["en"][k], vectors[language][k]), 1) for k in range(layers)]
+            for language in languages
+        }
+        found[pooling] = {
+            "by_layer": [round(sum(row[k] for row in table.values()) / len(table), 1) for k in range(layers)],
+            "last_layer": {language: row[-1] for language, row in table.items()},
+        }
+    return found
+
+
+def random_weights(folder: str, out: Path) -> str:
+    """Write an encoder of the same shape and tokenizer with random weights."""
+    import torch
+    from transformers import AutoModel
+
+    import crosslift as xl
+    from crosslift.models.load import load_config
+
+    torch.manual_seed(0)
+    AutoModel.from_config(load_config(folder)).save_pretrained(out)
+    xl.load_tokenizer(folder).save_pretrained(out)
+    return str(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--encoder", action="append", required=True, metavar="NAME=FOLDER")
+    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rate", type=float, default=LEARNING_RATE)
+    parser.add_argument("--languages", default=",".join(["en", *TARGETS]))
+    parser.add_argument("--scratch", default="runs/minis")
+    parser.add_argument("--out", type=Path, required=True)
+    arguments = parser.parse_args()
+    folders = dict(item.split("=", 1) for item in arguments.encoder)
+    if "random" in folders:
+        folders["random"] = random_weights(next(iter(folders.values())), Path(arguments.scratch) / "random")
+    languages = arguments.languages.split(",")
+    results: dict[str, object] = {"learning_rate": arguments.rate, "jobs": [], "retrieval": {}}
+    if arguments.out.exists():
+        results = json.loads(arguments.out.read_text())
+    done = {(row["encoder"], row["task"], row["seed"]) for row in results["jobs"]}
+    for name, folder in folders.items():
+        if name not in results["retrieval"]:
+            results["retrieval"][name] = retrieval(folder, [x for x in languages if x != "en"])
+            print(name, "retrieval, first / mean, by layer:", *(results["retrieval"][name][p]["by_layer"] for p in ("first", "mean")))
+    queue = [
+        (name, folder, task, seed, arguments.scratch, arguments.rate, languages)
+        for seed in range(1, arguments.seeds + 1)
+        for task in arguments.tasks.split(",")
+        for name, folder in folders.items()
+        if (name, task, seed) not in done
+    ]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    with mp.get_context("spawn").Pool(arguments.workers, maxtasksperchild=None) as pool:
+        waiting = [pool.apply_async(job, item) for item in queue]
+        for item in waiting:
+            row = item.get()
+            results["jobs"].append(row)
+            arguments.out.write_text(json.dumps(results, indent=1, ensure_ascii=False))
+            main_scores = {language: next(iter(s.values())) for language, s in row["scores"].items()}
+            targets = [v for k, v in main_scores.items() if k != "en"]
+            print(f"{row['encoder']:12} {row['task']:15} seed {row['seed']}  en {main_scores.get('en', 0):5.1f}  "
+                  f"targets {sum(targets) / len(targets):5.1f}  {row['seconds']} s", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
