@@ -3,7 +3,7 @@
 The plain loop is what a short script does: batches of 32 in input order, each tokenised when its turn comes and
 padded to 128 tokens. Both run the same weights, in the same process, on the same rows.
 
-    CROSSLIFT_DATA=… python benchmarks/evaluate.py [--model mini-x] [--rows 300] [--out benchmarks/results/evaluate.json]
+    CROSSLIFT_DATA=… python benchmarks/evaluate.py [--model mini-x] [--rows 300]
 """
 
 import argparse
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/evaluate.json"))
     arguments = parser.parse_args()
 
-    languages = "ar bg de el en es fr hi ru sw th tr ur vi zh".split()
+    languages = ["ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh"]
     examples = concatenate([xl.load("xnli", language=x, split="test").take(arguments.rows) for x in languages])
     task = task_for(examples)
     tokenizer, model = xl.load_tokenizer(arguments.model), xl.load_model(arguments.model, task).eval()

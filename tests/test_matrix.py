@@ -51,7 +51,8 @@ def test_a_method_trains_and_delivers_a_model_that_transformers_opens(method, fa
             with torch.no_grad():
                 probabilities = model(**inputs).logits[0].softmax(-1)
             said = prediction["probabilities"]
-            assert {model.config.id2label[i]: p for i, p in enumerate(probabilities.tolist())} == pytest.approx(said, abs=2e-4)
+            ours = {model.config.id2label[i]: p for i, p in enumerate(probabilities.tolist())}
+            assert ours == pytest.approx(said, abs=2e-4)
     if kind == "tagging":
         assert [len(p["prediction"]) for p in predictions] == [len(spans) for spans in dev.spans]
     if kind == "qa":

@@ -36,7 +36,8 @@ def tagging(count: int = 60, seed: int = 0, language: str = "en") -> Examples:
         words = [texts[-1][a:b] for a, b in segment(texts[-1], "en").tolist()]
         tags.append(["B-LOC" if word == place else "O" for word in words])
     spans = [segment(text, "en") for text in texts]
-    return Examples("tagging", language, [f"t{i}" for i in range(count)], texts, spans=spans, labels=tags, name="tiny-places")
+    ids = [f"t{i}" for i in range(count)]
+    return Examples("tagging", language, ids, texts, spans=spans, labels=tags, name="tiny-places")
 
 
 def qa(count: int = 40, seed: int = 0, language: str = "en") -> Examples:
@@ -48,7 +49,8 @@ def qa(count: int = 40, seed: int = 0, language: str = "en") -> Examples:
         contexts.append("It was late . " * (i % 4) + f"the {thing} stands in {place} and nobody moves it")
         questions.append(f"where is the {thing} ?")
         answers.append([Answer(place, contexts[-1].index(place))])
-    return Examples("qa", language, [f"q{i}" for i in range(count)], questions, contexts, labels=answers, name="tiny-qa")
+    ids = [f"q{i}" for i in range(count)]
+    return Examples("qa", language, ids, questions, contexts, labels=answers, name="tiny-qa")
 
 
 MAKERS = {"classification": classification, "tagging": tagging, "qa": qa}

@@ -17,7 +17,7 @@ import shutil
 import time
 from pathlib import Path
 
-TARGETS = "de es fr pt it ru bg el tr ar hi ur th vi zh ja sw".split()
+TARGETS = ["de", "es", "fr", "pt", "it", "ru", "bg", "el", "tr", "ar", "hi", "ur", "th", "vi", "zh", "ja", "sw"]
 """The languages that the first probe was scored on; sets that lack one leave it out."""
 
 TASKS: dict[str, dict[str, object]] = {
@@ -33,25 +33,27 @@ TASKS: dict[str, dict[str, object]] = {
 LEARNING_RATE = 3e-4
 
 
-def job(encoder: str, folder: str, task: str, seed: int, scratch: str, rate: float, languages: list[str]) -> dict[str, object]:
+def job(encoder: str, folder: str, task: str, seed: int, arguments: argparse.Namespace) -> dict[str, object]:
     import torch
 
     import crosslift as xl
-    from crosslift.data import catalog
+    from crosslift.data import languages_of
 
     torch.set_num_threads(1)
     began = time.monotonic()
     settings = dict(TASKS[task])
+    if arguments.steps:
+        settings["steps"] = arguments.steps
     data, test = str(settings.pop("data")), str(settings.pop("test", "")) or None
-    out = Path(scratch) / f"{encoder}-{task}-{seed}"
+    out = Path(arguments.scratch) / f"{encoder}-{task}-{seed}"
     run = xl.fit(
-        "finetune", model=folder, data=data, out=out, seeds=[seed], learning_rate=rate, evaluations=1, select="last",
+        "finetune", model=folder, data=data, out=out, seeds=[seed], learning_rate=arguments.rate, evaluations=1, select="last",
         max_tokens=16384, **settings,
     )  # fmt: skip
-    known = next(row for row in catalog.available() if row.name == (test or data))
-    wanted = [language for language in languages if language in known.languages]
-    extra = [language for language in known.languages if language in ("da", "nl", "id")] if task.startswith("xsid") else []
-    scores = xl.evaluate(run, test or data, [*wanted, *extra], keep_unknown=True)
+    known = languages_of(test or data, "test")
+    more = ("da", "nl", "id") if task.startswith("xsid") else ()
+    wanted = [language for language in (*arguments.languages.split(","), *more) if language in known]
+    scores = xl.evaluate(run, test or data, wanted, keep_unknown=True, limit=arguments.limit)
     by_language = {
         language: {name: round(score.value, 2) for name, score in seeds[seed].items()}
         for language, seeds in scores.rows.items()
@@ -76,7 +78,8 @@ def retrieval(folder: str, languages: list[str]) -> dict[str, object]:
         vectors = {}
         for language in ["en", *languages]:
             texts = list(xl.load("ntrex", language=language, split="test").texts)[:1000]
-            vectors[language] = sentence_vectors(encoder, tokenizer, texts, pooling=pooling, max_tokens=32768).to(device)
+            found_vectors = sentence_vectors(encoder, tokenizer, texts, pooling=pooling, max_tokens=32768)
+            vectors[language] = found_vectors.to(device)
         layers = len(vectors["en"])
         table = {
             language: [round(retrieval_accuracy(vectors["en"][k], vectors[language][k]), 1) for k in range(layers)]
@@ -109,6 +112,8 @@ def main() -> None:
     parser.add_argument("--tasks", default=",".join(TASKS))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--steps", type=int, help="stop each run after so many steps: a dry run")
+    parser.add_argument("--limit", type=int, help="at most so many test examples per language")
     parser.add_argument("--rate", type=float, default=LEARNING_RATE)
     parser.add_argument("--languages", default=",".join(["en", *TARGETS]))
     parser.add_argument("--scratch", default="runs/minis")
@@ -125,9 +130,10 @@ def main() -> None:
     for name, folder in folders.items():
         if name not in results["retrieval"]:
             results["retrieval"][name] = retrieval(folder, [x for x in languages if x != "en"])
-            print(name, "retrieval, first / mean, by layer:", *(results["retrieval"][name][p]["by_layer"] for p in ("first", "mean")))
+            for pooling, table in results["retrieval"][name].items():
+                print(name, "retrieval by layer,", pooling, table["by_layer"])
     queue = [
-        (name, folder, task, seed, arguments.scratch, arguments.rate, languages)
+        (name, folder, task, seed, arguments)
         for seed in range(1, arguments.seeds + 1)
         for task in arguments.tasks.split(",")
         for name, folder in folders.items()

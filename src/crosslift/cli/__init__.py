@@ -2,10 +2,11 @@
 
 import os
 import sys
+from difflib import get_close_matches
 
 import typer
 
-from crosslift.cli import compare, env, evaluate, fit, ls, predict
+from crosslift.cli import compare, demo, env, evaluate, fit, ls, predict
 from crosslift.cli.options import with_settings
 from crosslift.cli.reading import FileOptions
 from crosslift.errors import CrossliftError
@@ -25,6 +26,7 @@ def build(arguments: list[str]) -> typer.Typer:
         rich_markup_mode="rich",
         context_settings={"help_option_names": ["-h", "--help"]},
     )
+    app.command("demo")(demo.demo)
     app.add_typer(fit.app(arguments), name="fit")
     files = {"Reading files": FileOptions}
     app.command("evaluate")(with_settings(evaluate.evaluate, files))
@@ -63,6 +65,6 @@ def run(arguments: list[str]) -> int:
 def _usage(error: Exception) -> str:
     option = getattr(error, "option_name", None)
     if option is not None:
-        near = getattr(error, "possibilities", None)
-        return f"Unknown option {option}." + (f" Did you mean {sorted(near)[0]}?" if near else "")
+        near = get_close_matches(option, getattr(error, "possibilities", None) or (), n=1)
+        return f"Unknown option {option}." + (f" Did you mean {near[0]}?" if near else "")
     return str(getattr(error, "format_message", lambda: error)())

@@ -14,9 +14,9 @@ def evaluate(
     split: Annotated[str, typer.Option(help="Part of the data.")] = "test",
     out: Annotated[str | None, typer.Option("--out", "-o", help="Where results go (default: the run).")] = None,
     metric: Annotated[str | None, typer.Option(help="Which score to show (default: the main one).")] = None,
-    variants: Annotated[bool, typer.Option("--variants", help="Show best, last and average beside each other.")] = False,
+    variants: Annotated[bool, typer.Option("--variants", help="Show best, last and average as well.")] = False,
     only_missing: Annotated[bool, typer.Option("--only-missing", help="Keep scores that are there already.")] = False,
-    keep_unknown: Annotated[bool, typer.Option("--keep-unknown", help="Count gold labels the model lacks as errors.")] = False,
+    keep_unknown: Annotated[bool, typer.Option("--keep-unknown", help="Unknown gold labels are errors.")] = False,
     limit: Annotated[int | None, typer.Option(help="At most so many examples per language.")] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Padded tokens per batch.")] = None,
     precision: Annotated[str, typer.Option(help="auto, fp32 or bf16.")] = "auto",
@@ -25,14 +25,14 @@ def evaluate(
     **reading: Any,  # noqa: ANN401
 ) -> None:
     """Score a model in every language; results are written after each."""
-    from crosslift.cli.reading import read_languages
+    from crosslift.cli.reading import load_options
     from crosslift.runs.evaluate import evaluate as run_evaluate
     from crosslift.runs.progress import watch_screen
 
     tables = [
         run_evaluate(
             model,
-            read_languages(data, names(languages), split, reading),
+            data,
             names(languages),
             split=split,
             out=out,
@@ -42,6 +42,7 @@ def evaluate(
             limit=limit,
             max_tokens=max_tokens,
             precision=precision,
+            reading=load_options(reading),
             watch=watch_screen(quiet or as_json),
         )
         for variant in (("best", "last", "average") if variants else (None,))

@@ -29,7 +29,8 @@ def _groups(method: str) -> dict[str, type]:
 
     own = {f"Settings of {method}": method_settings(method)}
     tasks = {f"For {kind}": cls for kind, cls in TASKS.items()}
-    return {"Reading files": FileOptions, **own, "Optimisation": Optimisation, "Selection": Selection, "Execution": Execution, **tasks}
+    common = {"Optimisation": Optimisation, "Selection": Selection, "Execution": Execution}
+    return {"Reading files": FileOptions, **own, **common, **tasks}
 
 
 def _light(verb: Any) -> Any:  # noqa: ANN401  a typer command
@@ -49,7 +50,7 @@ def _verb(method: str) -> Any:  # noqa: ANN401  a typer command
         source: Annotated[str, typer.Option(help="Language of the training data.")] = "en",
         seeds_text: Annotated[str, typer.Option("--seeds", help="One run each: 1,2,3 or 1-5.")] = "1",
         limit: Annotated[int | None, typer.Option(help="Use at most so many training examples.")] = None,
-        average_runs: Annotated[bool, typer.Option("--average-runs", help="Also average the weights of the runs.")] = False,
+        average_runs: Annotated[bool, typer.Option("--average-runs", help="Also average the runs' weights.")] = False,
         overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there already.")] = False,
         quiet: Quiet = False,
         as_json: Json = False,

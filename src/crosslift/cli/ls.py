@@ -35,16 +35,7 @@ def ls(
 def _data() -> list[dict[str, object]]:
     from crosslift.data.catalog import available
 
-    return [
-        {
-            "name": row.name,
-            "kind": row.kind,
-            "splits": " ".join(row.splits),
-            "where": row.where or "–",
-            "languages": " ".join(row.languages),
-        }
-        for row in available()
-    ]
+    return [dict(row) for row in available()]
 
 
 def _models() -> list[dict[str, object]]:

@@ -67,14 +67,15 @@ def with_settings(verb: Callable[..., None], groups: Mapping[str, type]) -> Call
                 continue
             help_text = f"{setting.metadata.get('help', '')} Default: {_shown(default(setting))}."
             choices = f" One of {', '.join(get_args(hints[setting.name]))}." if _is_choice(hints[setting.name]) else ""
+            flag = hints[setting.name] is bool
             mark = typer.Option(
                 option(setting.name),
-                help=help_text + choices,
+                help=str(setting.metadata.get("help", "")) if flag else help_text + choices,
                 rich_help_panel=heading,
                 show_default=False,
-                metavar=_metavar(hints[setting.name]),
+                metavar=None if flag else _metavar(hints[setting.name]),
             )
-            annotation = Annotated[str | None, mark]
+            annotation = Annotated[bool | None, mark] if flag else Annotated[str | None, mark]
             parameters.append(
                 inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
             )
@@ -96,8 +97,6 @@ def _is_choice(hint: object) -> bool:
 def _metavar(hint: object) -> str:
     if _is_choice(hint):
         return "NAME"
-    if hint is bool:
-        return "yes|no"
     return "N" if hint in (int, int | None) else "X" if hint is float else "VALUE"
 
 

@@ -22,13 +22,14 @@ def predict(
     """Print one JSON line per text: the prediction, and what the task adds."""
     import json
 
-    from crosslift.cli.reading import read
+    from crosslift.cli.reading import load_options
     from crosslift.data.storage import write_jsonl
     from crosslift.runs.evaluate import predict as run_predict
     from crosslift.runs.progress import watch_screen
 
-    given = read(data, language, split, reading) if data else texts or [line.rstrip("\n") for line in sys.stdin]
-    rows = run_predict(model, given, language=language, split=split, watch=watch_screen(quiet))
+    given = data or texts or [line.rstrip("\n") for line in sys.stdin]
+    options = load_options(reading)
+    rows = run_predict(model, given, language=language, split=split, reading=options, watch=watch_screen(quiet))
     if out:
         write_jsonl(out, rows)
     else:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosslift.cli.options import pairs
@@ -13,17 +12,21 @@ if TYPE_CHECKING:
     from crosslift.data.examples import Examples
 
 
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
 @dataclass(frozen=True)
 class FileOptions:
     """Needed only where a file does not speak for itself."""
 
-    kind: str | None = field(default=None, metadata={"help": "classification, tagging, qa, text or bitext."})
-    format: str | None = field(default=None, metadata={"help": "csv, tsv, jsonl, parquet, conll, squad, bitext, text."})
-    columns: str | None = field(default=None, metadata={"help": "Our names for the file's: text=sentence,label=intent."})
-    labels: str | None = field(default=None, metadata={"help": "Other names for labels: neutrall=neutral."})
-    quoting: str | None = field(default=None, metadata={"help": "none: quotation marks are text; csv: they wrap fields."})
-    skip_unknown: bool = field(default=False, metadata={"help": "Leave out rows with unknown or missing labels."})
-    strict: bool = field(default=False, metadata={"help": "Stop instead of leaving anything out."})
+    kind: str | None = field(default=None, metadata=_help("classification, tagging, qa, text or bitext."))
+    format: str | None = field(default=None, metadata=_help("csv, tsv, jsonl, parquet, conll, squad, bitext, text."))
+    columns: str | None = field(default=None, metadata=_help("Our names for the file's: text=sentence,label=intent."))
+    labels: str | None = field(default=None, metadata=_help("Other names for labels: neutrall=neutral."))
+    quoting: str | None = field(default=None, metadata=_help("none: quotation marks are text; csv: they wrap fields."))
+    skip_unknown: bool = field(default=False, metadata=_help("Leave out rows with unknown or missing labels."))
+    strict: bool = field(default=False, metadata=_help("Stop instead of leaving anything out."))
 
 
 def split_options(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -35,22 +38,18 @@ def split_options(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str
 def read(data: str, language: str | None, split: str, reading: Mapping[str, Any]) -> Examples | str:
     """Load data as its options say; data that needs none is left to the verb."""
     from crosslift.data import load
-    from crosslift.runs.settings import sort_settings
 
     if not reading:
         return data
+    return load(data, language=language, split=split, **load_options(reading))
+
+
+def load_options(reading: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was said about files as arguments of `crosslift.load`."""
+    from crosslift.runs.settings import sort_settings
+
     (options,) = sort_settings([FileOptions], reading)
     for name in ("columns", "labels"):
         if name in options:
             options[name] = pairs(options[name].split(","), f"--{name}")
-    return load(data, language=language, split=None if Path(data).is_file() else split, **options)
-
-
-def read_languages(
-    data: str | None, languages: Sequence[str] | None, split: str, reading: Mapping[str, Any]
-) -> str | dict[str, Examples] | None:
-    """Load data of several languages as its options say; data that needs none is left to the verb."""
-    if not reading or data is None or not languages:
-        return data
-    loaded = {language: read(data.replace("{lang}", language), language, split, reading) for language in languages}
-    return loaded  # type: ignore[return-value]  with options, `read` always loads
+    return options

@@ -22,7 +22,7 @@ from crosslift.errors import BadFile, BadInput
 How = Literal["pair", "plain", "switched", "same"]
 LINKS = 8
 """Links kept per pair; where there are more, a random choice."""
-_SWITCH_RATE = 0.5
+_SWITCH_RATE = 0.7
 
 
 class Draft(NamedTuple):

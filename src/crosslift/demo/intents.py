@@ -26,7 +26,7 @@ from crosslift.demo.values import (
 PER_PHRASING = {"train": 24, "dev": 10, "test": 16}
 """Examples made from one phrasing, at most."""
 
-FINGERPRINT = ""
+FINGERPRINT = "83c7f886aaaf4ce4bc2205b761763979f5b7b668e13bfbc303aff75a902847fc"
 """SHA-256 of everything generated with seed 0; a test makes it again."""
 
 BOUNDARY = "|"
@@ -35,8 +35,9 @@ BOUNDARY = "|"
 SPACE = "_"
 """A written space in a language file whose spaces are only word boundaries."""
 
-_PUNCTUATION = ".,!?;:…\"“”„«»()¿¡。，！？；：、「」『』《》،؟؛।"
-_CHUNK = re.compile(r"[^ |]+")
+_MARKS = '!?…"“”„«»()¿¡。，！？；：、「」『』《》،؟؛।'
+_EDGE_MARKS = ".,;:"  # punctuation at the end of a word, part of it inside: 6:30, 22.5
+_CHUNK = re.compile(rf"[{_MARKS}]|[^\s{BOUNDARY}{_MARKS}]+")
 _CORE = re.compile(r"\[(.*)\]")
 
 
@@ -111,10 +112,10 @@ def fingerprint(languages: Sequence[str]) -> str:
 def choose(split: str, seed: int) -> list[Choice]:
     """Draw the examples of a split: at most `PER_PHRASING` sets of values per phrasing.
 
-    Drawn by the hash of the id, so the draw is the same on every platform and Python version; sorted by
-    it too, so that the first rows of a split are a fair sample of all intents.
+    Drawn by the hash of the id, so the draw is the same on every platform and Python version. Sorted by
+    a second hash, so that the first rows of a split are a fair sample of all intents.
     """
-    ranked: list[tuple[bytes, Choice]] = []
+    drawn: list[Choice] = []
     for intent, phrasings in read_language("en").phrasings.items():
         for position in phrasing_positions(split):
             keys = slot_keys(phrasings[position])
@@ -124,8 +125,8 @@ def choose(split: str, seed: int) -> list[Choice]:
                 for values in product(*places)
                 if _distinct(keys, values)
             ]
-            ranked += sorted((_rank(option, seed), option) for option in options)[: PER_PHRASING[split]]
-    return [choice for _, choice in sorted(ranked)]
+            drawn += sorted(options, key=lambda option: _hash(f"draw {seed}", option))[: PER_PHRASING[split]]
+    return sorted(drawn, key=lambda choice: _hash(f"order {seed}", choice))
 
 
 def _distinct(keys: Sequence[str], values: Sequence[int]) -> bool:
@@ -134,8 +135,8 @@ def _distinct(keys: Sequence[str], values: Sequence[int]) -> bool:
     return len(set(filled)) == len(filled)
 
 
-def _rank(choice: Choice, seed: int) -> bytes:
-    return hashlib.blake2b(f"{seed}\t{choice.id}".encode(), digest_size=16).digest()
+def _hash(purpose: str, choice: Choice) -> bytes:
+    return hashlib.blake2b(f"{purpose}\t{choice.id}".encode(), digest_size=16).digest()
 
 
 @cache
@@ -216,20 +217,14 @@ def _cut(marked: str, filled: Sequence[tuple[int, int, str]], joined: bool) -> S
 
 
 def _words(marked: str) -> list[tuple[int, int]]:
-    """Return words of marked-up text: chunks between spaces and boundaries, punctuation split off."""
+    """Return the words of marked-up text: what stands between spaces and boundaries, punctuation split off."""
     words: list[tuple[int, int]] = []
     for match in _CHUNK.finditer(marked.replace(SPACE, " ")):
         start, end = match.span()
-        tail: list[tuple[int, int]] = []
-        while start < end and marked[start] in _PUNCTUATION:
-            words.append((start, start + 1))
-            start += 1
-        while start < end and marked[end - 1] in _PUNCTUATION and not _ordinal(marked, start, end):
-            tail.append((end - 1, end))
-            end -= 1
-        if start < end:
+        if end - start > 1 and marked[end - 1] in _EDGE_MARKS and not _ordinal(marked, start, end):
+            words += [(start, end - 1), (end - 1, end)]
+        else:
             words.append((start, end))
-        words += reversed(tail)
     return words
 
 

@@ -107,7 +107,9 @@ def parse_phrasing(text: str) -> Phrasing:
 def check_split(split: str) -> str:
     """Return the split if it exists; say what exists if it does not."""
     if split not in SPLITS:
-        raise BadInput(f'No split "{split}" in the embedded corpus.{nearest(split, SPLITS)}', "Choose train, dev or test.")
+        raise BadInput(
+            f'No split "{split}" in the embedded corpus.{nearest(split, SPLITS)}', "Choose train, dev or test."
+        )
     return split
 
 
@@ -125,9 +127,7 @@ def read_language(code: str) -> Language:
         code=raw["language"],
         script=raw["script"],
         joined=raw.get("joined", False),
-        phrasings={
-            intent: tuple(parse_phrasing(text) for text in texts) for intent, texts in raw["templates"].items()
-        },
+        phrasings={intent: tuple(parse_phrasing(text) for text in texts) for intent, texts in raw["templates"].items()},
         values={
             slot: {form: tuple(listed) for form, listed in forms.items()}
             if isinstance(forms, dict)

@@ -125,9 +125,7 @@ class Scores:
         scores = [score for group in self._complete(languages, metric) for score in group]
         return (fmean(s.low for s in scores), fmean(s.high for s in scores)) if scores else None
 
-    def _complete(
-        self, languages: Literal["targets", "all"] | Sequence[str], metric: str | None
-    ) -> list[list[Score]]:
+    def _complete(self, languages: Literal["targets", "all"] | Sequence[str], metric: str | None) -> list[list[Score]]:
         """Return, for each seed that has them all, the scores of the languages."""
         name = self._metric(metric)
         if languages == "targets":
@@ -167,8 +165,7 @@ class Scores:
         source = f", from {self.source}" if self.source else ""
         listed = ", ".join(map(str, seeds))
         return (
-            f"{self.system}, {self.task}{source}: {self._metric(metric)}, "
-            f"seed{'s' if len(seeds) > 1 else ''} {listed}"
+            f"{self.system}, {self.task}{source}: {self._metric(metric)}, seed{'s' if len(seeds) > 1 else ''} {listed}"
         )
 
     def table(self, metric: str | None = None) -> str:
@@ -178,9 +175,7 @@ class Scores:
         """
         rows = self._grid(metric)
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
-        ]
+        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
         return "\n".join([self.title(metric), *lines])
 
     def __str__(self) -> str:
@@ -192,10 +187,7 @@ class Scores:
     def to_dict(self) -> dict[str, object]:
         """Return everything as plain data; seeds become text, as JSON wants."""
         rows = {
-            language: {
-                str(seed): {name: asdict(score) for name, score in cell.items()}
-                for seed, cell in seeds.items()
-            }
+            language: {str(seed): {name: asdict(score) for name, score in cell.items()} for seed, cell in seeds.items()}
             for language, seeds in self.rows.items()
         }
         return {"system": self.system, "task": self.task, "source": self.source, "rows": rows}
@@ -279,8 +271,7 @@ def compare(
         for language, seeds in pairs.items()
     }
     found = {
-        language: TESTS[test or ("t" if a.is_mean else "permutation")](a, b)
-        for language, (a, b) in summed.items()
+        language: TESTS[test or ("t" if a.is_mean else "permutation")](a, b) for language, (a, b) in summed.items()
     }
     targets = [language for language in summed if language != source] or list(summed)
     ids = [groups[language] for language in targets] if groups else None

@@ -67,9 +67,7 @@ def format_p(p: float) -> str:
     return f"p = {p:.3f}" if p >= 0.001 else "p < 0.001"
 
 
-def bootstrap_interval(
-    metric: Metric, samples: int = 1000, level: float = LEVEL, seed: int = 0
-) -> tuple[float, float]:
+def bootstrap_interval(metric: Metric, samples: int = 1000, level: float = LEVEL, seed: int = 0) -> tuple[float, float]:
     """Return the percentile interval of a score under resampling of its examples.
 
     One example says nothing about its spread: the interval is then the whole scale, 0 to 100.
@@ -112,9 +110,7 @@ def permutation_test(a: Metric, b: Metric, samples: int = 1000, seed: int = 0) -
         # Swapping everything only changes the sign; a rounding error must not make it look smaller.
         extreme += int(np.count_nonzero(np.abs(swapped) >= abs(observed) - 1e-9))
     low, high = _difference_interval(_bootstrap_differences(a, b, samples, seed))
-    return Comparison(
-        "paired permutation", observed, low, high, (1 + extreme) / (1 + samples), len(a), samples
-    )
+    return Comparison("paired permutation", observed, low, high, (1 + extreme) / (1 + samples), len(a), samples)
 
 
 def paired_t_test(a: Metric, b: Metric) -> Comparison:
@@ -176,9 +172,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def _check_pair(a: Metric, b: Metric) -> None:
     if a.name != b.name:
-        raise BadInput(
-            f"Cannot compare {a.name} with {b.name}: these are different metrics.", "Score both alike."
-        )
+        raise BadInput(f"Cannot compare {a.name} with {b.name}: these are different metrics.", "Score both alike.")
     if a.stats.shape != b.stats.shape:
         raise BadInput(
             f"Cannot pair {len(a):,} examples with {len(b):,} ({a.name}).",

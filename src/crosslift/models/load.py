@@ -7,12 +7,13 @@ folder or an embedded name, or with HF_HUB_OFFLINE=1, nothing touches the networ
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import torch
+from huggingface_hub import try_to_load_from_cache
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -65,7 +66,7 @@ def locate(name: str | Path) -> str:
         raise BadInput(f"{path} is a file.", "Name the folder that holds the model.")
     if path.is_absolute() or str(name).startswith(".") or str(name).count("/") > 1:
         raise BadInput(f"There is no folder {path}.")
-    if offline():
+    if offline() and not isinstance(try_to_load_from_cache(str(name), "config.json"), str):
         raise BadInput(
             f'No model "{name}" here, and the hub is switched off.{nearest(str(name), embedded_names())}',
             f"Embedded: {', '.join(embedded_names()) or 'none'}. Or name a folder, or unset HF_HUB_OFFLINE.",
@@ -82,6 +83,8 @@ def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     """Load the fast tokenizer of a model; word maps need its character offsets."""
     where = locate(name)
     tokenizer = _from_hub_or_folder(AutoTokenizer.from_pretrained, where)
+    if len(tokenizer) <= len(tokenizer.all_special_ids):  # what transformers makes up where there is none
+        raise BadInput(f"{name} has no tokenizer (tokenizer.json is missing).", "Save the model's tokenizer there too.")
     if not tokenizer.is_fast:
         raise BadInput(f"{name} has no fast tokenizer.", "Add its tokenizer.json (AutoTokenizer can convert most).")
     if tokenizer.pad_token_id is None:
@@ -145,17 +148,20 @@ def _weights(auto: type, where: str, config: PretrainedConfig, task_labels: tupl
         _refuse_pickle(Path(where))
     kept = load_config(where)
     # A head whose labels stand in another order, or are others, is not reused: it would be shifted silently.
-    same = [kept.id2label.get(i) for i in range(len(task_labels))] == list(task_labels)
+    same = [kept.id2label[i] for i in sorted(kept.id2label)] == list(task_labels)
     fresh = {} if same or not task_labels else {"ignore_mismatched_sizes": True}
     with quiet_transformers():
-        model: PreTrainedModel = _from_hub_or_folder(
+        loaded: tuple[PreTrainedModel, dict[str, Collection[object]]] = _from_hub_or_folder(
             auto.from_pretrained,  # type: ignore[attr-defined]
             where,
             config=config,
             use_safetensors=True,
             dtype=torch.float32,
+            output_loading_info=True,
             **fresh,
         )
+    model, info = loaded
+    _refuse_gaps(where, model, info)
     if not same and task_labels and _has_head(kept):
         _new_head(model)
     return model
@@ -176,13 +182,27 @@ def quiet_transformers() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
+def _refuse_gaps(where: str, model: PreTrainedModel, info: dict[str, Collection[object]]) -> None:
+    """Refuse an encoder of which transformers would make up a part; only a head and a pooler may be new."""
+    whole = model.base_model is model
+    encoder = {name if whole else f"{model.base_model_prefix}.{name}" for name in model.base_model.state_dict()}
+    reshaped = [str(next(iter(cast("Collection[object]", entry)))) for entry in info["mismatched_keys"]]
+    lost = sorted(encoder.intersection([*map(str, info["missing_keys"]), *reshaped]))
+    lost = [name for name in lost if "pooler" not in name]
+    if lost:
+        raise BadInput(
+            f"{where}: {len(lost)} weights of the encoder are missing or have another shape (first: {lost[0]}).",
+            "Its config.json and its weights do not belong together.",
+        )
+
+
 def _has_head(config: PretrainedConfig) -> bool:
     return any("Classification" in name for name in config.architectures or [])
 
 
 def _new_head(model: PreTrainedModel) -> None:
     """Initialise the last layer anew: its old rows belong to other labels."""
-    for name in ("classifier", "score", "out_proj"):
+    for name in ("classifier", "score", "sequence_summary"):  # the last one is XLM's
         head = getattr(model, name, None)
         if head is not None:
             last = [m for m in head.modules() if isinstance(m, torch.nn.Linear)][-1]
@@ -190,6 +210,7 @@ def _new_head(model: PreTrainedModel) -> None:
             if last.bias is not None:
                 torch.nn.init.zeros_(last.bias)
             return
+    raise BadInput(f"{type(model).__name__} has other labels, and its head cannot be renewed.", "Use its base encoder.")
 
 
 def _bidirectional(config: PretrainedConfig) -> PretrainedConfig:
@@ -220,7 +241,7 @@ def _from_hub_or_folder(load: Callable[..., T], where: str, **options: object) -
     local = Path(where).is_dir() or offline()
     try:
         return load(where, local_files_only=local, trust_remote_code=False, **options)
-    except (OSError, ValueError, KeyError) as error:
+    except Exception as error:  # torn files, missing packages, the network: each library has its own kinds
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         remedy = "" if local else "Is the name right, and the hub reachable? A local folder always works."
         raise BadInput(f"{where} cannot be loaded: {first}", remedy) from error

@@ -1,0 +1,1 @@
+"""Run folders, the training loop, evaluation."""

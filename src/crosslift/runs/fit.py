@@ -1,0 +1,369 @@
+"""Fit a method: data and a model in, a run folder with a Hugging Face model out."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crosslift.data import catalog, check_labels, load, splits_of
+from crosslift.data.batches import micro_batches, training_batches
+from crosslift.data.examples import Examples
+from crosslift.data.storage import atomic, write_json
+from crosslift.errors import BadInput
+from crosslift.methods import Method, method_class, method_settings
+from crosslift.models.load import load_model, load_tokenizer, quiet_transformers
+from crosslift.runs.evaluate import dev_scorer
+from crosslift.runs.folder import RunFolder, find_runs
+from crosslift.runs.machine import describe, total_memory
+from crosslift.runs.progress import Silent, Watch, clock
+from crosslift.runs.settings import Execution, Optimisation, Selection, sort_settings
+from crosslift.runs.train import Batch, Trained, make_accelerator, train
+from crosslift.tasks import TASKS, Task, task_for
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, or a group of runs that differ in their seed."""
+
+    path: Path
+    folders: list[RunFolder]
+
+    @property
+    def model(self) -> Path:
+        """The delivered model (of the first seed, where there are several)."""
+        return self.folders[0].model
+
+    def __repr__(self) -> str:
+        seeds = [folder.config["seed"] for folder in self.folders]
+        return f"Run({self.path}, {self.folders[0].config['method']}, seeds {', '.join(map(str, seeds))})"
+
+    def summary(self) -> list[dict[str, object]]:
+        """Return one entry per seed: source-dev scores by selection rule, steps, seconds."""
+        return [folder.summary for folder in self.folders]
+
+    def table(self) -> str:
+        """Return source-dev scores by seed and selection rule, as text."""
+        lines = []
+        for folder in self.folders:
+            facts = folder.summary
+            dev = cast("dict[str, dict[str, float]]", facts["dev"])
+            scores = "   ".join(f"{name} {next(iter(scores.values())):.1f}" for name, scores in dev.items())
+            lines.append(
+                f"seed {folder.config['seed']!s:<4} source dev:  {scores}   delivered: {facts['selected']}"
+                f"   {facts['steps']} steps, {clock(float(str(facts['seconds'])))}"
+            )
+        return "\n".join(lines)
+
+
+class Plan:
+    """The batches of a run as a function of (seed, step): the `Work` that the loop asks for."""
+
+    def __init__(self, method: Method, optimisation: Optimisation, max_tokens: int, seed: int) -> None:
+        self.method, self.max_tokens, self.seed = method, max_tokens, seed
+        self.batch_size = optimisation.batch_size
+        self.per_epoch = math.ceil(len(method.lengths) / self.batch_size)
+        self.steps = optimisation.steps or max(1, round(optimisation.epochs * self.per_epoch))
+        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
+
+    def rows(self, step: int) -> np.ndarray:
+        """Return the rows of one optimiser step, over all processes."""
+        epoch, place = divmod(step, self.per_epoch)
+        if self._epoch[0] != epoch:
+            self._epoch = (epoch, training_batches(self.method.lengths, self.batch_size, self.seed, epoch))
+        return self._epoch[1][place]
+
+    def batches(self, step: int, rank: int, world: int) -> Iterator[tuple[Batch, float]]:
+        """Return this process's micro-batches with their share of the step's loss units."""
+        rows = self.rows(step)
+        units = self.method.units(rows).sum()
+        own = micro_batches(rows, self.method.lengths, max_tokens=self.max_tokens, rank=rank, world=world)
+        # With fewer rows than processes one would never call backward and the others would wait for it.
+        for part in own or [rows[:1]]:
+            share = float(self.method.units(part).sum() / max(1, units)) if own else 0.0
+            yield self.method.batch(part, step), share
+
+    def loss(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Return the method's loss terms."""
+        return self.method.loss(model, batch)
+
+
+def fit(
+    method: str = "finetune",
+    *,
+    model: str | Path,
+    data: str | Path | Examples,
+    out: str | Path,
+    dev: str | Path | Examples | None = None,
+    source: str = "en",
+    seeds: Sequence[int] = (1,),
+    limit: int | None = None,
+    average_runs: bool = False,
+    overwrite: bool = False,
+    watch: Watch | None = None,
+    **settings: object,
+) -> Run:
+    """Train a method on source-language data; started again with the same arguments, it goes on.
+
+    Args:
+        method: Name of the method (`crosslift ls methods`).
+        model: Encoder by folder, embedded name or hub id.
+        data: Training data: examples, a file, or a catalog name.
+        out: Run folder; with several seeds it holds `seed-1`, `seed-2`, …
+        dev: Source-language dev data; default: the data set's own dev split, or a tenth of the training data.
+        source: Language of the training data.
+        seeds: One run each.
+        limit: Use at most so many training examples.
+        average_runs: Also deliver the average of the runs' weights; the runs then share one new head.
+        overwrite: Replace a run that is there already.
+        watch: Who is told about progress.
+        settings: Anything of `Optimisation`, `Execution`, `Selection`, the task or the method, by name.
+
+    Returns:
+        The run; `run.model` is a Hugging Face folder.
+    """
+    watch = watch or Silent()
+    out = Path(out)
+    train_set, dev_set = _source_data(data, dev, source, limit, watch)
+    groups = [Optimisation, Execution, Selection, method_settings(method), TASKS[train_set.kind]]
+    *kept, task_options = sort_settings(groups, settings)
+    optimisation, execution, selection, own = (cls(**kw) for cls, kw in zip(groups, kept, strict=False))
+    known = catalog.find(train_set.name).labels if catalog.is_known(train_set.name) else ()
+    task = task_for(train_set, known or None, **task_options)
+    accelerator = make_accelerator(execution)
+    seeds = list(dict.fromkeys(seeds))
+    folders = []
+    for seed in seeds:
+        config = {
+            "method": method,
+            "model": str(model),
+            "data": train_set.name,
+            "dev": dev_set.name,
+            "source": source,
+            "seed": seed,
+            "head_seed": seeds[0] if average_runs else seed,
+            "limit": limit,
+            "task": asdict(task),  # type: ignore[call-overload]
+            "kind": task.kind,
+            "optimisation": asdict(optimisation),
+            "selection": asdict(selection),
+            "settings": asdict(own),
+            "fingerprint": fingerprint(train_set, dev_set),
+        }
+        folder = RunFolder(out if len(seeds) == 1 else out / f"seed-{seed}")
+        if accelerator.is_main_process:
+            folder = RunFolder.start(folder.path, config, overwrite=overwrite)
+        accelerator.wait_for_everyone()
+        folders.append(folder)
+        if folder.done:
+            watch.say(f"{folder.path} is done already.")
+            continue
+        job = _Job(method, str(model), task, train_set, dev_set, optimisation, execution, selection, own)
+        if accelerator.is_main_process:
+            with folder.locked():
+                job.run(folder, config, accelerator, watch)
+        else:
+            job.run(folder, config, accelerator, Silent())
+        accelerator.wait_for_everyone()
+    if average_runs and accelerator.is_main_process:
+        average_models([folder.model for folder in folders], out / "average" / "model")
+    return Run(out, folders)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One seed of a fit."""
+
+    method: str
+    model: str
+    task: Task
+    train_set: Examples
+    dev_set: Examples
+    optimisation: Optimisation
+    execution: Execution
+    selection: Selection
+    settings: object
+
+    def run(self, folder: RunFolder, config: dict[str, object], accelerator: Accelerator, watch: Watch) -> None:
+        seed = int(str(config["seed"]))
+        tokenizer = load_tokenizer(self.model)
+        model = load_model(self.model, self.task, head_seed=int(str(config["head_seed"])))
+        method = method_class(self.method)(self.settings, self.task, tokenizer, self.train_set)
+        plan = Plan(method, self.optimisation, self.execution.max_tokens, seed)
+        for line in describe_plan(plan, model, self.train_set, self.dev_set, self.execution, accelerator.device):
+            watch.say(line)
+            folder.note(line)
+        trained = train(
+            model,
+            plan,
+            folder,
+            self.optimisation,
+            self.execution,
+            seed=seed,
+            evaluate=dev_scorer(self.task, tokenizer, self.dev_set),
+            evaluations=self.selection.evaluations,
+            average_from=self.selection.average_from,
+            accelerator=accelerator,
+            watch=watch,
+            label=self.method,
+        )
+        if accelerator.is_main_process:
+            self.deliver(folder, model, tokenizer, trained, plan.steps)
+
+    def deliver(
+        self,
+        folder: RunFolder,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        trained: Trained,
+        steps: int,
+    ) -> None:
+        """Write the model and its variants, and mark the run as done."""
+        score = dev_scorer(self.task, tokenizer, self.dev_set)
+        dev_scores = {}
+        for name, weights in trained.weights.items():
+            model.load_state_dict(weights)
+            model.eval()
+            dev_scores[name] = score(model)
+            chosen = name == self.selection.select
+            save_model(model, tokenizer, folder.model if chosen else folder.variants / name)
+        folder.finish(
+            {
+                "selected": self.selection.select,
+                "selected_on": f"source dev ({self.dev_set.name}, {self.dev_set.language}); no target data was read",
+                "dev": dev_scores,
+                "history": trained.history,
+                "steps": steps,
+                "best_step": trained.best_step,
+                "seconds": round(trained.seconds, 1),
+                "machine": describe(),
+            }
+        )
+
+
+def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write a Hugging Face folder: weights, configuration and tokenizer, whole or not at all."""
+    with atomic(folder) as draft, quiet_transformers():
+        model.save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
+
+
+def average_models(folders: Sequence[Path], out: Path) -> None:
+    """Write the mean of several models' weights (one architecture, one head) as a model of its own."""
+    from safetensors.torch import load_file, save_file
+
+    states = [load_file(folder / "model.safetensors") for folder in folders]
+    names = {frozenset((k, tuple(v.shape)) for k, v in state.items()) for state in states}
+    if len(names) != 1:
+        raise BadInput(f"Only models of one shape can be averaged: {', '.join(map(str, folders))}.")
+    with atomic(out) as draft:
+        draft.mkdir()
+        for file in folders[0].iterdir():
+            if file.is_file() and file.suffix != ".safetensors":
+                (draft / file.name).write_bytes(file.read_bytes())
+        mean = {k: torch.stack([s[k].float() for s in states]).mean(0).to(v.dtype) for k, v in states[0].items()}
+        save_file(mean, draft / "model.safetensors", metadata={"format": "pt"})
+        write_json(draft / "averaged.json", {"models": [str(folder) for folder in folders]})
+
+
+def describe_plan(
+    plan: Plan,
+    model: PreTrainedModel,
+    train_set: Examples,
+    dev_set: Examples,
+    execution: Execution,
+    device: torch.device,
+) -> list[str]:
+    """Return the plan in words: examples, steps, and time and memory measured on one typical step."""
+    parameters = sum(p.numel() for p in model.parameters())
+    seconds = _seconds_per_step(plan, model, device)
+    width, layers = model.config.hidden_size, model.config.num_hidden_layers
+    # Weights, gradients and two moments in fp32; some 34 values per token and width live in each layer.
+    tokens = min(execution.max_tokens, int(plan.method.lengths.max()) * plan.batch_size)
+    memory = 16 * parameters + 4 * 34 * tokens * width * (1 if execution.gradient_checkpointing else layers)
+    free = torch.cuda.mem_get_info()[0] if device.type == "cuda" else total_memory()
+    lines = [
+        f"data      {len(train_set):,} × {train_set.kind} ({train_set.language}) from {train_set.name}; "
+        f"dev {len(dev_set):,} from {dev_set.name}",
+        f"model     {parameters / 1e6:.1f}M parameters, {type(model).__name__}, on {device.type}",
+        f"plan      {plan.steps:,} steps of {plan.batch_size}, about {clock(seconds * plan.steps)} "
+        f"plus evaluation, about {memory / 2**30:.1f} GiB",
+    ]
+    for reason, count in train_set.skipped.items():
+        lines.append(f"left out  {count:,} training rows: {reason}")
+    if memory > free:
+        lines.append(f"warning   that may exceed the {free / 2**30:.1f} GiB here: lower --max-tokens")
+    return lines
+
+
+def _seconds_per_step(plan: Plan, model: PreTrainedModel, device: torch.device) -> float:
+    """Time one step forwards and backwards; the weights do not move."""
+    model.to(device).train()
+    typical = min(plan.steps - 1, plan.per_epoch // 2)
+    for _ in range(2):  # the first call pays for set-up
+        began = time.monotonic()
+        for batch, share in plan.batches(typical, 0, 1):
+            on_device = {name: tensor.to(device) for name, tensor in batch.items()}
+            (sum(plan.loss(model, on_device).values()) * share).backward()  # type: ignore[union-attr]
+        model.zero_grad(set_to_none=True)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        seconds = time.monotonic() - began
+    return seconds * 1.15  # clipping and the optimiser
+
+
+def _source_data(
+    data: str | Path | Examples,
+    dev: str | Path | Examples | None,
+    source: str,
+    limit: int | None,
+    watch: Watch,
+) -> tuple[Examples, Examples]:
+    """Load training and dev data of the source language; without dev data a tenth is set apart."""
+    train_set = data if isinstance(data, Examples) else load(data, language=source, split="train")
+    if train_set.labels is None:
+        raise BadInput(f"{train_set.name} has no labels; this method learns from labels.")
+    if dev is None and isinstance(data, str) and catalog.is_known(data) and "dev" in splits_of(data):
+        dev = data
+    if dev is None:
+        parts = train_set.split({"train": 0.9, "dev": 0.1})
+        train_set, dev = parts["train"], parts["dev"]
+        if not len(train_set) or not len(dev):
+            raise BadInput(f"{train_set.name} is too small to set a tenth apart for dev.", "Give dev data with --dev.")
+        watch.say("No dev data: a tenth of the training data is set apart for it.")
+    dev_set = dev if isinstance(dev, Examples) else load(dev, language=source, split="dev")
+    check_labels([train_set, dev_set])
+    return (train_set.take(limit) if limit else train_set), dev_set
+
+
+def fingerprint(*sets: Examples) -> str:
+    """Return a short digest of examples, so that a run never goes on with other data."""
+    digest = hashlib.blake2b(digest_size=12)
+    for examples in sets:
+        for columns in zip(examples.ids, examples.texts, examples.pairs or examples.ids, strict=True):
+            digest.update("\x1f".join(columns).encode())
+        digest.update(repr(examples.labels).encode())
+    return digest.hexdigest()
+
+
+def open_run(path: str | Path) -> Run:
+    """Open a finished run or group of runs."""
+    folders = find_runs(path)
+    if not folders:
+        raise BadInput(f"{path} is not a run folder.", "crosslift ls runs shows the runs here.")
+    unfinished = [folder for folder in folders if not folder.done]
+    if unfinished:
+        raise BadInput(f"{unfinished[0].path} is not finished.", "Start its command again to finish it.")
+    return Run(Path(path), folders)

@@ -1,0 +1,418 @@
+"""Pretrain an encoder: text (and pairs, lexicons, teachers) in, a Hugging Face folder out.
+
+As a plain command, with nothing but the core packages:  python -m crosslift.runs.pretrain --config FILE.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from transformers import AutoModelForMaskedLM
+
+from crosslift.data.storage import atomic, write_json
+from crosslift.data.streams import framed, unigram_loss
+from crosslift.data.tokenise import Workers
+from crosslift.errors import BadInput, CrossliftError
+from crosslift.methods.pretrain import Objectives, Pretrainer, PretrainWork, Sampling, at_places
+from crosslift.models.load import load_tokenizer, locate
+from crosslift.models.new_encoder import Architecture, new_encoder, take_body
+from crosslift.models.tokenizer_training import TokenizerSettings, train_tokenizer
+from crosslift.runs.folder import RunFolder
+from crosslift.runs.machine import describe
+from crosslift.runs.pretrain_data import Corpus, Prepared, prepare, read_corpus
+from crosslift.runs.progress import Lines, Silent, Watch
+from crosslift.runs.settings import Execution, Optimisation, sort_settings
+from crosslift.runs.train import Batch, make_accelerator, train
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+DEFAULTS: dict[str, object] = {
+    "learning_rate": 1e-3,
+    "steps": 10_000,
+    "warmup": 0.06,
+    "schedule": "cosine",
+    "floor": 0.02,
+    "weight_decay": 0.05,
+    "beta2": 0.98,
+}
+"""Optimisation of a new encoder, where it differs from fine-tuning."""
+
+_ROBERTA = ("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl")
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """A finished pretraining run.
+
+    Attributes:
+        model: Hugging Face folder with encoder, masked-LM head and tokenizer.
+        held_out: Language -> loss and accuracy on hidden pieces of held-out text, and the same for piece
+            frequencies alone.
+        stuck: Whether the masked LM learnt no more than frequencies.
+        summary: Steps, seconds, tokens per second.
+    """
+
+    model: Path
+    held_out: dict[str, dict[str, float]]
+    stuck: bool
+    summary: dict[str, object]
+
+
+def pretrain(
+    *,
+    out: str | Path,
+    text: Mapping[str, Sequence[str | Path] | str | Path],
+    bitext: Sequence[str | Path] = (),
+    lexicons: Mapping[str, str | Path] | None = None,
+    tokenizer: str | Path | None = None,
+    teachers: Sequence[str | Path] = (),
+    start: str | Path | None = None,
+    body: str | Path | None = None,
+    seed: int = 1,
+    max_minutes: float | None = None,
+    evaluations: int = 5,
+    processes: int | None = None,
+    overwrite: bool = False,
+    watch: Watch | None = None,
+    **settings: object,
+) -> Pretrained:
+    """Train an encoder from scratch, or further; started again with the same arguments, it goes on.
+
+    Args:
+        out: Run folder; the encoder is in its `model/`.
+        text: Language -> file or files, one sentence or short run of sentences a line.
+        bitext: Files of `language TAB english TAB translation`.
+        lexicons: Language -> file of `english TAB word`.
+        tokenizer: Folder of a tokenizer; default: one is trained on the text.
+        teachers: Sentence encoders (folders, for English text) or files of text vectors (`write_vectors`).
+        start: Encoder to continue, with its tokenizer.
+        body: Encoder of the same shape whose layers a new one starts from; its tokenizer may differ.
+        seed: Fixes weights, batches, dropout.
+        max_minutes: Stop training after so long and write what is there; the rate is planned by steps.
+        evaluations: How often the held-out loss is taken.
+        processes: For tokenising; default one per core.
+        overwrite: Replace a run that is there already.
+        watch: Who is told about progress.
+        settings: Anything of `Architecture`, `TokenizerSettings`, `Objectives`, `Sampling`, `Optimisation` and
+            `Execution`, by name.
+    """
+    watch = watch or Silent()
+    groups = [Architecture, TokenizerSettings, Objectives, Sampling, Optimisation, Execution]
+    kept = sort_settings(groups, DEFAULTS | settings)
+    shape, pieces, objectives, sampling, optimisation, execution = (
+        cls(**kw) for cls, kw in zip(groups, kept, strict=True)
+    )
+    files = {language: _paths(paths) for language, paths in text.items()}
+    config: dict[str, object] = {
+        "verb": "pretrain",
+        "text": {language: [str(p) for p in paths] for language, paths in files.items()},
+        "bitext": [str(p) for p in bitext],
+        "lexicons": {language: str(p) for language, p in (lexicons or {}).items()},
+        "tokenizer": _text(tokenizer),
+        "teachers": [str(t) for t in teachers],
+        "start": _text(start),
+        "body": _text(body),
+        "seed": seed,
+        "architecture": asdict(shape),
+        "pieces": asdict(pieces),
+        "objectives": asdict(objectives),
+        "sampling": asdict(sampling),
+        "optimisation": asdict(optimisation),
+    }
+    folder = RunFolder.start(out, config, overwrite=overwrite)
+    if folder.done:
+        watch.say(f"{folder.path} is done already.")
+        return _finished(folder)
+    began = time.monotonic()
+    accelerator = make_accelerator(execution)
+    with Workers(processes) as workers:
+        corpus = read_corpus(files, [Path(p) for p in bitext], {k: Path(v) for k, v in (lexicons or {}).items()})
+        watch.say(f"read      {corpus.describe()}   {time.monotonic() - began:.0f} s")
+        vocabulary = _tokenizer(folder, tokenizer or start, corpus, pieces, seed, watch)
+        data = prepare(corpus, vocabulary, teachers, sampling, objectives, accelerator.device, seed, workers, watch)
+    watch.say(f"prepared  {data.describe()}   {time.monotonic() - began:.0f} s")
+    model = _model(shape, vocabulary, start, body, seed)
+    module = Pretrainer(model, objectives, [t.sentences.shape[1] for t in data.teachers], data.word_width)
+    positions = shape.max_positions if start is None else _positions_of(model)
+    work = _Work(
+        data.streams,
+        data.pairs,
+        data.teachers,
+        vocabulary,
+        steps=optimisation.steps or int(str(DEFAULTS["steps"])),
+        sampling=sampling,
+        objectives=objectives,
+        max_positions=positions,
+        seed=seed,
+    )
+    work.limit(max_minutes, watch)
+    judge = _Judge(work, data, optimisation.warmup, watch)
+    if execution.compile:
+        _compile_layers(model)
+        execution = replace(execution, compile=False)
+    seconds = time.monotonic()
+    try:
+        train(
+            module,
+            work,
+            folder,
+            optimisation,
+            execution,
+            seed=seed,
+            evaluate=judge if data.held_out and objectives.masked else None,
+            evaluations=evaluations,
+            average_from=1.0,
+            accelerator=accelerator,
+            watch=watch,
+            label="pretrain",
+        )
+    except _TimeIsUp:
+        watch.say(f"Stopped after {max_minutes:g} minutes at step {work.at} of {work.steps}.")
+    seconds = time.monotonic() - seconds
+    summary = {"steps": work.at, "seconds": round(seconds, 1), "tokens_per_second": round(work.tokens / seconds)}
+    held_out = judge.by_language(module) if data.held_out else {}
+    stuck = bool(objectives.masked) and judge.stuck(held_out)
+    if stuck:
+        judge.warn()
+    save_encoder(model, vocabulary, folder.model)
+    write_json(folder.results_file, {"held_out": held_out, "stuck": stuck, **summary})
+    folder.finish({**summary, "stuck": stuck, "machine": describe()})
+    return _finished(folder)
+
+
+STUCK = (
+    "The masked LM predicts no better than piece frequencies: the encoder has not begun to learn from context.\n"
+    "  Train for more steps, lower --learning-rate, raise --warmup, start from a trained encoder (--body, --from),\n"
+    "  or give a teacher (--teacher): its sentence loss pulls the encoder off this plateau."
+)
+
+
+class _TimeIsUp(Exception):
+    """Ends the loop; the weights are where they are."""
+
+
+class _Work(PretrainWork):
+    """The batches of a run, with an eye on the clock."""
+
+    at = 0
+    tokens = 0
+    deadline = float("inf")
+    watch: Watch
+
+    def limit(self, minutes: float | None, watch: Watch) -> None:
+        """Stop when so many minutes have passed."""
+        self.watch = watch
+        self.began: dict[int, float] = {}
+        self.deadline = time.monotonic() + 60 * minutes if minutes else float("inf")
+
+    def batches(self, step: int, rank: int, world: int) -> Iterator[tuple[Batch, float]]:
+        """Return the batches of a step, or stop where the time is up; tell the pace early on."""
+        if time.monotonic() > self.deadline:
+            raise _TimeIsUp
+        if step in (100, 300):
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+            self.began[step] = time.monotonic()
+        if step == 300 and 100 in self.began:
+            pace = (self.began[300] - self.began[100]) / 200
+            left = pace * (self.steps - step) / 60
+            self.watch.say(f"pace      {1000 * pace:.1f} ms a step: {left:.1f} min for the other {self.steps - step}")
+        for batch, share in super().batches(step, rank, world):
+            self.tokens += sum(batch[name].numel() for name in ("masked_ids", "pair_ids") if name in batch)
+            yield batch, share
+        self.at = step + 1
+
+
+class _Judge:
+    """Held-out loss of the masked LM, by language, beside that of piece frequencies."""
+
+    def __init__(self, work: _Work, data: Prepared, warmup: float, watch: Watch) -> None:
+        self.work, self.watch, self.held_out = work, watch, data.held_out
+        special = work.special
+        self.frequencies = {
+            name: unigram_loss(data.training[name], windows, work.vocabulary, special)
+            for name, windows in data.held_out.items()
+        }
+        self.commonest = {name: _commonest(data.training[name], data.held_out[name], special) for name in data.held_out}
+        self.warned = False
+        self.early = int(max(0.15, 2 * warmup) * work.steps)
+
+    def __call__(self, module: nn.Module) -> dict[str, float]:
+        """Return mean accuracy first (higher is better), then mean loss and the losses by language."""
+        by_language = self.by_language(module)
+        mean = {k: float(np.mean([v[k] for v in by_language.values()])) for k in ("accuracy", "loss", "unigram_loss")}
+        self.watch.say(
+            f"held out  loss {mean['loss']:.3f} (piece frequencies {mean['unigram_loss']:.3f}), "
+            f"{mean['accuracy']:.1f}% of hidden pieces right"
+        )
+        if self.work.at > self.early and self.stuck(by_language):
+            self.warn()
+        losses = {f"loss_{language}": scores["loss"] for language, scores in by_language.items()}
+        return {"accuracy": mean["accuracy"], "loss": mean["loss"], **losses}
+
+    @torch.no_grad()
+    def by_language(self, module: nn.Module) -> dict[str, dict[str, float]]:
+        """Return language -> loss and accuracy of hidden pieces, and those of piece frequencies."""
+        assert isinstance(module, Pretrainer)
+        module.eval()
+        found = {}
+        for name, windows in self.held_out.items():
+            loss, right = self._score(module, windows)
+            found[name] = {
+                "loss": loss,
+                "accuracy": 100 * right,
+                "unigram_loss": self.frequencies[name],
+                "unigram_accuracy": 100 * self.commonest[name],
+            }
+        return found
+
+    def _score(self, module: Pretrainer, windows: NDArray[np.integer]) -> tuple[float, float]:
+        work = self.work
+        generator = torch.Generator(work.device).manual_seed(0)  # the same pieces are hidden every time
+        ids = framed(torch.from_numpy(windows.astype(np.int64)).to(work.device), work.first, work.last)
+        hidden = work.mask(ids, generator)
+        with torch.compiler.set_stance("force_eager"):  # these shapes occur only here
+            states = module.states(hidden.input_ids, None, None)
+        logits = module.lm_head(at_places(states, hidden.places)).float()
+        targets = hidden.targets.flatten()
+        loss = cross_entropy(logits, targets, ignore_index=-100)
+        real = targets != -100
+        return float(loss), float((logits.argmax(-1) == targets)[real].float().mean())
+
+    def warn(self) -> None:
+        """Say once that the run is stuck."""
+        if not self.warned:
+            self.watch.say(STUCK)
+        self.warned = True
+
+    def stuck(self, by_language: Mapping[str, Mapping[str, float]]) -> bool:
+        """Whether the loss is at the level of piece frequencies."""
+        if not by_language:
+            return False
+        ratio = np.mean([scores["loss"] / max(scores["unigram_loss"], 1e-9) for scores in by_language.values()])
+        return bool(ratio > 0.93)
+
+
+def _commonest(train: NDArray[np.integer], held: NDArray[np.integer], special: Sequence[int]) -> float:
+    """Return how often the commonest piece of the training text is right."""
+    counts = np.bincount(train.ravel())
+    counts[[i for i in special if i < len(counts)]] = 0
+    tokens = held[~np.isin(held, list(special))]
+    return float((tokens == counts.argmax()).mean())
+
+
+def _compile_layers(model: PreTrainedModel) -> None:
+    """Compile the layers rather than the whole: they share one graph, so it takes seconds, not minutes."""
+    # A step has one of a few shapes; one fast graph for each beats one slow graph for all.
+    torch._dynamo.config.automatic_dynamic_shapes = False
+    torch._dynamo.config.cache_size_limit = 64
+    torch.set_float32_matmul_precision("high")
+    for layer in model.base_model.encoder.layer:
+        layer.compile(dynamic=False)
+
+
+def _tokenizer(
+    folder: RunFolder, given: str | Path | None, corpus: Corpus, pieces: TokenizerSettings, seed: int, watch: Watch
+) -> PreTrainedTokenizerBase:
+    """Load the tokenizer, or train one and keep it in the run folder for a resume."""
+    if given is not None:
+        return load_tokenizer(given) if (Path(given) / "config.json").exists() else _bare_tokenizer(given)
+    home = folder.path / "tokenizer"
+    if not home.exists():
+        watch.say(f"tokenizer training on {corpus.describe()}")
+        trained = train_tokenizer(corpus.by_language(), pieces, seed)
+        with atomic(home) as draft:
+            trained.save_pretrained(draft)
+    return _bare_tokenizer(home)
+
+
+def _bare_tokenizer(folder: str | Path) -> PreTrainedTokenizerBase:
+    from transformers import PreTrainedTokenizerFast
+
+    if not (Path(folder) / "tokenizer.json").exists():
+        raise BadInput(f"{folder} holds no tokenizer (tokenizer.json is missing).")
+    return PreTrainedTokenizerFast.from_pretrained(str(folder))
+
+
+def _model(
+    shape: Architecture,
+    tokenizer: PreTrainedTokenizerBase,
+    start: str | Path | None,
+    body: str | Path | None,
+    seed: int,
+) -> PreTrainedModel:
+    if start is not None:
+        model: PreTrainedModel = AutoModelForMaskedLM.from_pretrained(locate(start), dtype=torch.float32)
+        return model
+    model = new_encoder(shape, tokenizer, seed)
+    if body is not None:
+        donor = AutoModelForMaskedLM.from_pretrained(locate(body), dtype=torch.float32)
+        take_body(model, tokenizer, donor, load_tokenizer(body))
+    return model
+
+
+def _positions_of(model: PreTrainedModel) -> int:
+    """Return the number of positions for real tokens, or 0 where a family counts them otherwise."""
+    config = model.config
+    return config.max_position_embeddings - config.pad_token_id - 1 if config.model_type in _ROBERTA else 0
+
+
+def save_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write encoder and tokenizer as a Hugging Face folder, in half precision."""
+    with atomic(folder) as draft:
+        draft.mkdir()
+        model.to(torch.float16).save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
+    model.to(torch.float32)
+
+
+def _finished(folder: RunFolder) -> Pretrained:
+    results = json.loads(folder.results_file.read_text(encoding="utf-8"))
+    return Pretrained(folder.model, results["held_out"], results["stuck"], folder.summary)
+
+
+def _paths(paths: Sequence[str | Path] | str | Path) -> list[Path]:
+    return [Path(paths)] if isinstance(paths, (str, Path)) else [Path(p) for p in paths]
+
+
+def _text(path: str | Path | None) -> str | None:
+    return None if path is None else str(path)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a pretraining described by a JSON file: the arguments of `pretrain` by name."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--config", required=True, type=Path, help="JSON file with the arguments of `pretrain`.")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="Override one of them.")
+    options = parser.parse_args(arguments)
+    watch = Lines(every=10.0)
+    try:
+        given = json.loads(options.config.read_text(encoding="utf-8"))
+        given |= dict(item.split("=", 1) for item in options.set)
+        if given.get("max_minutes") is not None:
+            given["max_minutes"] = float(given["max_minutes"])
+        done = pretrain(watch=watch, **given)
+    except CrossliftError as error:
+        watch.say(str(error))
+        return error.exit_code
+    for language, scores in done.held_out.items():
+        watch.say("  ".join([f"{language:>4}"] + [f"{name} {value:.3f}" for name, value in scores.items()]))
+    watch.say(f"model     {done.model}   {json.dumps({k: v for k, v in done.summary.items() if k != 'machine'})}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
