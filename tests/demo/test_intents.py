@@ -2,6 +2,7 @@
 
 import time
 import unicodedata
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,13 +13,14 @@ from crosslift.demo.values import (
     BASE,
     Language,
     Slot,
+    check_language,
     parse_phrasing,
     phrasing_positions,
     read_language,
     slot_keys,
     value_positions,
 )
-from crosslift.errors import BadInput
+from crosslift.errors import BadFile, BadInput
 
 SIZES = {"train": (1600, 2500), "dev": (250, 350), "test": (450, 550)}
 # Latin letters stand in Japanese or Thai text now and then; Han and kana are both Japanese.
@@ -267,3 +269,31 @@ def test_parallel_view_pairs_translations_row_by_row():
 def test_unknown_names_are_answered_with_what_exists(arguments, message):
     with pytest.raises(BadInput, match=message):
         load(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"phrasings": {"set_alarm": ()}}, "intents are"),
+        ({"values": {"city": {BASE: ()}}}, "slots differ"),
+    ],
+)
+def test_a_language_file_that_does_not_match_english_is_refused(change, message):
+    english = read_language("en")
+    with pytest.raises(BadFile, match=message):
+        check_language(replace(english, **change), english, "corpus/xx.toml")
+
+
+def test_a_phrasing_with_another_slot_is_refused_by_its_name():
+    english = read_language("en")
+    wrong = (parse_phrasing("Wake me in {city}."), *english.phrasings["set_alarm"][1:])
+    changed = replace(english, phrasings={**english.phrasings, "set_alarm": wrong})
+    with pytest.raises(BadFile, match=r"set_alarm\.1 has slots \('city',\), expected \('time',\)"):
+        check_language(changed, english, "corpus/xx.toml")
+
+
+def test_a_list_of_values_that_is_too_short_is_refused():
+    english = read_language("en")
+    changed = replace(english, values={**english.values, "city": {BASE: ("London",)}})
+    with pytest.raises(BadFile, match=r"city\.base has 1 values, expected 14"):
+        check_language(changed, english, "corpus/xx.toml")

@@ -72,7 +72,9 @@ def tiny_pairs(count=40, seed=0):
 
 
 def tiny_teacher(count=40, width=6):
-    vectors = torch.nn.functional.normalize(torch.randn(count, width, generator=torch.Generator().manual_seed(1)), dim=-1)
+    vectors = torch.nn.functional.normalize(
+        torch.randn(count, width, generator=torch.Generator().manual_seed(1)), dim=-1
+    )
     return TeacherVectors(vectors.half(), vectors.half())
 
 
@@ -101,7 +103,12 @@ def test_masked_loss_of_nothing_is_zero():
 def test_states_are_picked_at_their_places():
     hidden = torch.arange(24.0).reshape(2, 4, 3)
     picked = at_places(hidden, torch.tensor([[3, 0], [1, 1]]))
-    assert picked.tolist() == [hidden[0, 3].tolist(), hidden[0, 0].tolist(), hidden[1, 1].tolist(), hidden[1, 1].tolist()]
+    assert picked.tolist() == [
+        hidden[0, 3].tolist(),
+        hidden[0, 0].tolist(),
+        hidden[1, 1].tolist(),
+        hidden[1, 1].tolist(),
+    ]
 
 
 def test_contrast_equals_a_slow_reference_in_both_directions():

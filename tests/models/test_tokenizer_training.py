@@ -15,7 +15,7 @@ from crosslift.models.tokenizer_training import (
     train_unigram,
 )
 
-WORDS = "the cat sleeps on a warm sofa while rain falls over old houses near our river".split()
+WORDS = ["the", "cat", "sleeps", "on", "a", "warm", "sofa", "while", "rain", "falls", "over", "old", "houses", "near", "our", "river"]
 
 
 def corpus(lines=400, seed=0):

@@ -57,8 +57,7 @@ def run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         print("Interrupted. Start the same command again to go on.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output (head, less) has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except SystemExit:  # how typer ends when the reader of our output (head, less) has gone
         return 0
 
 

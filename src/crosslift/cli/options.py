@@ -103,6 +103,4 @@ def _metavar(hint: object) -> str:
 def _shown(value: object) -> str:
     if value is None or value == ():
         return "none"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)

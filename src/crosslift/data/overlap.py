@@ -7,7 +7,6 @@ evaluation if both are equal so, or share eight consecutive words; in languages 
 from __future__ import annotations
 
 import hashlib
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -18,7 +17,17 @@ WORDS = 8
 CHARACTERS = 20
 _SHORTEST_EQUAL = 3  # words: "Yes." is in every corpus and gives nothing away
 
-_NOT_WORD = re.compile(r"[\W_]+")
+
+class _Folding(dict[int, str]):
+    """Character -> itself if it is part of a word (letter, vowel sign or other mark, digit), else a space."""
+
+    def __missing__(self, point: int) -> str:
+        character = chr(point)
+        self[point] = character if unicodedata.category(character)[0] in "LMN" else " "
+        return self[point]
+
+
+_WORDS_ONLY = _Folding()
 
 
 @dataclass
@@ -56,10 +65,8 @@ def overlapping(lines: Iterable[str], language: str, evaluation: EvaluationText)
 
 def normalised(text: str, language: str) -> list[str]:
     """Return the words of a text (its characters, where the language writes no spaces), folded and without marks."""
-    folded = unicodedata.normalize("NFKC", text).lower()
-    if language in UNSPACED:
-        return list(_NOT_WORD.sub("", folded))
-    return _NOT_WORD.sub(" ", folded).split()
+    words = unicodedata.normalize("NFKC", text).lower().translate(_WORDS_ONLY).split()
+    return list("".join(words)) if language in UNSPACED else words
 
 
 def _long_enough(units: list[str], language: str) -> bool:

@@ -26,7 +26,7 @@ from crosslift.demo.values import (
 PER_PHRASING = {"train": 24, "dev": 10, "test": 16}
 """Examples made from one phrasing, at most."""
 
-FINGERPRINT = "83c7f886aaaf4ce4bc2205b761763979f5b7b668e13bfbc303aff75a902847fc"
+FINGERPRINT = "3bfa25cce084ef3306cf6ae7a4065996881b1bca3af9826c8bb62c284ff9179e"
 """SHA-256 of everything generated with seed 0; a test makes it again."""
 
 BOUNDARY = "|"

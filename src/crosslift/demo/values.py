@@ -135,11 +135,11 @@ def read_language(code: str) -> Language:
             for slot, forms in raw["values"].items()
         },
     )
-    _check(language, language if code == "en" else read_language("en"), path)
+    check_language(language, language if code == "en" else read_language("en"), path)
     return language
 
 
-def _check(language: Language, reference: Language, path: str) -> None:
+def check_language(language: Language, reference: Language, path: str) -> None:
     """Compare a language file with the reference, so that "parallel" is true by construction."""
     if list(language.phrasings) != list(reference.phrasings):
         raise BadFile(path, None, f"intents are {list(language.phrasings)}, expected {list(reference.phrasings)}.")

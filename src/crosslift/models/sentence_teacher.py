@@ -158,7 +158,9 @@ class StoredVectors:
             with np.load(path, allow_pickle=False) as stored:
                 self.keys, self.vectors = stored["keys"], stored["vectors"]
         except (OSError, KeyError, ValueError) as error:
-            raise BadFile(path, None, f"is no file of text vectors ({error}).", "Write it with write_vectors.") from None
+            raise BadFile(
+                path, None, f"is no file of text vectors ({error}).", "Write it with write_vectors."
+            ) from None
 
     def known(self, texts: Sequence[str]) -> NDArray[np.bool_]:
         """Return (texts,) whether each text has a vector."""

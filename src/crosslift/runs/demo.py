@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from crosslift.data import catalog
+from crosslift.data import languages_of
 from crosslift.errors import BadInput
 from crosslift.measure.scores import Scores
 from crosslift.models.load import embedded_names
@@ -29,6 +29,6 @@ def demo(out: str | Path = "runs/demo", *, model: str = ENCODER, watch: Watch | 
     watch = watch or Silent()
     if model == ENCODER and ENCODER not in embedded_names():
         raise BadInput(f"This copy of crosslift lacks its encoder {ENCODER}.", "Name another one with --model.")
-    languages = ["en", *(x for x in catalog.find("demo-intent").languages if x != "en")]
+    languages = ["en", *(x for x in languages_of("demo-intent", "test") if x != "en")]
     run = fit("finetune", model=model, data="demo-intent", out=out, watch=watch, **SETTINGS)
     return run, evaluate(run, "demo-intent", languages, only_missing=True, watch=watch)

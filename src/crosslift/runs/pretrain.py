@@ -81,6 +81,7 @@ def pretrain(
     teachers: Sequence[str | Path] = (),
     start: str | Path | None = None,
     body: str | Path | None = None,
+    exclude: Sequence[str | Path] = (),
     seed: int = 1,
     max_minutes: float | None = None,
     evaluations: int = 5,
@@ -100,6 +101,7 @@ def pretrain(
         teachers: Sentence encoders (folders, for English text) or files of text vectors (`write_vectors`).
         start: Encoder to continue, with its tokenizer.
         body: Encoder of the same shape whose layers a new one starts from; its tokenizer may differ.
+        exclude: Files of lines that are never trained on (evaluation text that is also in the training text).
         seed: Fixes weights, batches, dropout.
         max_minutes: Stop training after so long and write what is there; the rate is planned by steps.
         evaluations: How often the held-out loss is taken.
@@ -117,7 +119,7 @@ def pretrain(
     )
     files = {language: _paths(paths) for language, paths in text.items()}
     config: dict[str, object] = {
-        "verb": "pretrain",
+        "method": "pretrain",
         "text": {language: [str(p) for p in paths] for language, paths in files.items()},
         "bitext": [str(p) for p in bitext],
         "lexicons": {language: str(p) for language, p in (lexicons or {}).items()},
@@ -125,6 +127,7 @@ def pretrain(
         "teachers": [str(t) for t in teachers],
         "start": _text(start),
         "body": _text(body),
+        "exclude": [str(p) for p in exclude],
         "seed": seed,
         "architecture": asdict(shape),
         "pieces": asdict(pieces),
@@ -139,7 +142,8 @@ def pretrain(
     began = time.monotonic()
     accelerator = make_accelerator(execution)
     with Workers(processes) as workers:
-        corpus = read_corpus(files, [Path(p) for p in bitext], {k: Path(v) for k, v in (lexicons or {}).items()})
+        dictionaries = {k: Path(v) for k, v in (lexicons or {}).items()}
+        corpus = read_corpus(files, [Path(p) for p in bitext], dictionaries, [Path(p) for p in exclude])
         watch.say(f"read      {corpus.describe()}   {time.monotonic() - began:.0f} s")
         vocabulary = _tokenizer(folder, tokenizer or start, corpus, pieces, seed, watch)
         data = prepare(corpus, vocabulary, teachers, sampling, objectives, accelerator.device, seed, workers, watch)

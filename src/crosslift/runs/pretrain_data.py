@@ -43,17 +43,20 @@ class Corpus:
         text: Language -> lines; blank lines between documents are left out.
         pairs: Language -> (English, translation).
         lexicons: Language -> lexicon.
+        left_out: Lines and pairs that were excluded by name.
     """
 
     text: dict[str, list[str]]
     pairs: dict[str, list[tuple[str, str]]]
     lexicons: dict[str, Lexicon]
+    left_out: int = 0
 
     def describe(self) -> str:
         """Return the sizes in words."""
         lines = sum(map(len, self.text.values()))
         pairs = sum(map(len, self.pairs.values()))
-        return f"{lines:,} lines in {len(self.text)} languages, {pairs:,} pairs, {len(self.lexicons)} lexicons"
+        sizes = f"{lines:,} lines in {len(self.text)} languages, {pairs:,} pairs, {len(self.lexicons)} lexicons"
+        return sizes + (f" ({self.left_out:,} lines and pairs excluded)" if self.left_out else "")
 
     def by_language(self) -> dict[str, list[str]]:
         """Return all text by language; both sides of the pairs are text too."""
@@ -67,18 +70,38 @@ class Corpus:
         }
 
 
-def read_corpus(text: Mapping[str, Sequence[Path]], bitext: Sequence[Path], lexicons: Mapping[str, Path]) -> Corpus:
-    """Read all files; pairs are sorted into languages."""
-    lines = {
-        language: [line for path in paths for line in read_lines(path) if line] for language, paths in text.items()
-    }
+def read_corpus(
+    text: Mapping[str, Sequence[Path]],
+    bitext: Sequence[Path],
+    lexicons: Mapping[str, Path],
+    exclude: Sequence[Path] = (),
+) -> Corpus:
+    """Read all files; pairs are sorted into languages.
+
+    Args:
+        text: Language -> files.
+        bitext: Files of pairs.
+        lexicons: Language -> file.
+        exclude: Files of lines that are never trained on, on either side of a pair.
+    """
+    banned = frozenset(line for path in exclude for line in read_lines(path))
+    left_out = 0
+    lines: dict[str, list[str]] = {}
+    for language, paths in text.items():
+        found = [line for path in paths for line in read_lines(path) if line]
+        lines[language] = [line for line in found if line not in banned]
+        left_out += len(found) - len(lines[language])
     pairs: dict[str, list[tuple[str, str]]] = {}
     for path in bitext:
         for language, english, other in read_pairs(path):
-            pairs.setdefault(language, []).append((english, other))
-    if not lines and not pairs:
+            if english in banned or other in banned:
+                left_out += 1
+            else:
+                pairs.setdefault(language, []).append((english, other))
+    if not any(lines.values()) and not pairs:
         raise BadInput("There is no text to train on.", "Name text files (--text de=de.txt) or bitext.")
-    return Corpus(lines, dict(sorted(pairs.items())), {k: read_lexicon(p) for k, p in sorted(lexicons.items())})
+    opened = {language: read_lexicon(path) for language, path in sorted(lexicons.items())}
+    return Corpus(lines, dict(sorted(pairs.items())), opened, left_out)
 
 
 @dataclass(frozen=True)
