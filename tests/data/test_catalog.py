@@ -229,3 +229,21 @@ def test_wishes_hold_for_demo_sets_too():
     assert (len(few), few.labels) == (3, None)
     with pytest.raises(BadInput, match="demo-intent is a classification set, not qa"):
         load("demo-intent", language="en", split="test", kind="qa")
+
+
+def test_demo_sets_say_which_languages_and_splits_they_have():
+    assert "th" in catalog.languages_of("demo-intent", "test")
+    assert "tr" in catalog.languages_of("demo-nli", "test")
+    assert "tr" not in catalog.languages_of("demo-nli", "train")
+    assert catalog.splits_of("demo-nli", "tr") == ["test"]
+    assert set(catalog.languages_of("demo-qa")) == {"de", "en", "es", "ru", "sw", "zh"}
+
+
+def test_the_parallel_view_of_a_demo_set_holds_its_own_sentences_once():
+    pairs = catalog.load("demo-nli", "de", "parallel")
+    english = catalog.load("demo-nli", "en", "train")
+    assert set(pairs.texts) == set(english.texts) | set(english.pairs)
+    assert len(set(pairs.texts)) == len(pairs)
+    premise = english.texts[0]
+    german = catalog.load("demo-nli", "de", "train").texts[0]
+    assert pairs.pairs[list(pairs.texts).index(premise)] == german

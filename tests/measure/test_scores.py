@@ -124,9 +124,7 @@ def test_corpus_f1_is_compared_by_permutation_over_the_seeds_predictions_togethe
 
 def test_holm_covers_the_languages_and_the_mean_leaves_out_the_source():
     rng = np.random.default_rng(1)
-    pairs = {
-        language: [systems(rng, gain=gain)] for language, gain in (("en", 0.3), ("de", 0.1), ("sw", 0.0))
-    }
+    pairs = {language: [systems(rng, gain=gain)] for language, gain in (("en", 0.3), ("de", 0.1), ("sw", 0.0))}
     found = compare(pairs, source="en")
     raw = {language: c.p_value for language, c in found.languages.items()}
     assert found.adjusted["en"] == pytest.approx(3 * raw["en"])
@@ -178,9 +176,7 @@ def test_what_cannot_be_compared_is_refused():
 
 def test_other_tests_can_be_chosen():
     pairs = {"de": [(right([1, 0, 1]), right([1, 0, 0]))]}
-    names = [
-        compare(pairs, test=test).languages["de"].test for test in ("mcnemar", "bootstrap", "permutation")
-    ]
+    names = [compare(pairs, test=test).languages["de"].test for test in ("mcnemar", "bootstrap", "permutation")]
     assert names == ["McNemar, exact", "paired bootstrap", "paired permutation"]
 
 
@@ -192,3 +188,13 @@ def test_fifteen_parallel_languages_are_compared_in_seconds():
     found = compare(pairs, groups=groups)
     assert found.pooled.n == 5010
     assert time.process_time() - start < 5
+
+
+def test_a_table_of_many_languages_has_them_as_rows():
+    made = Scores("finetune", "sib200", source="en")
+    for language in ("en", "de", "es", "fr", "it", "pt", "ru", "tr", "ar", "hi", "th", "zh", "ja", "sw"):
+        made.add(language, 1, score(50.0))
+    lines = made.table().splitlines()
+    assert lines[2].split() == ["en", "50.00", "49.0–52.0"]
+    assert len(lines) == 2 + 14 + 2
+    assert max(map(len, lines)) < 80

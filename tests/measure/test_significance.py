@@ -68,9 +68,7 @@ def test_bootstrap_of_f1_agrees_with_scoring_resampled_sentences_one_by_one():
     for _ in range(4000):
         correct, predicted, gold = metric.stats[rng.integers(0, len(metric), len(metric))].sum(axis=0)
         slow.append(200 * correct / (predicted + gold))
-    assert bootstrap_interval(metric, samples=4000) == pytest.approx(
-        np.quantile(slow, [0.025, 0.975]), abs=0.4
-    )
+    assert bootstrap_interval(metric, samples=4000) == pytest.approx(np.quantile(slow, [0.025, 0.975]), abs=0.4)
 
 
 def test_wider_level_gives_a_wider_interval_and_the_seed_decides():
@@ -306,8 +304,7 @@ def test_calibration_on_entity_f1(test):
     def null(rng):
         gold = [[TAGS[i] for i in rng.integers(0, 5, 6)] for _ in range(120)]
         noisy = [
-            [[tag if rng.random() < 0.8 else TAGS[rng.integers(5)] for tag in tags] for tags in gold]
-            for _ in range(2)
+            [[tag if rng.random() < 0.8 else TAGS[rng.integers(5)] for tag in tags] for tags in gold] for _ in range(2)
         ]
         return entity_f1(gold, noisy[0]), entity_f1(gold, noisy[1])
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 import socket
+from dataclasses import replace
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -10,9 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+import crosslift as xl
 from crosslift.errors import BadInput
 from crosslift.models import load
 from crosslift.models.forward import forward
+from crosslift.runs.fit import save_model
 from crosslift.tasks import Classification, Tagging, task_for
 from tests.tiny_data import classification
 from tests.tiny_models import FAMILIES, save_encoder
@@ -221,3 +224,21 @@ def test_data_without_a_task_has_no_model(encoder):
     assert load.load_model(encoder, task).config.num_labels == 3
     with pytest.raises(BadInput, match="no model for text"):
         load.load_model(encoder, type("Text", (), {"kind": "text", "labels": ()})())
+
+
+def test_a_model_that_was_loaded_and_saved_keeps_the_names_of_its_weights(encoder, tmp_path):
+    """Some versions of transformers would write those of very old checkpoints (LayerNorm.gamma)."""
+    tokenizer = load.load_tokenizer(encoder)
+    save_model(load.load_encoder(encoder), tokenizer, tmp_path / "again")
+    assert load_file(tmp_path / "again" / "model.safetensors").keys() == load_file(encoder / "model.safetensors").keys()
+
+
+def test_texts_longer_than_the_model_can_read_are_cut_by_default_and_refused_on_request(tmp_path):
+    folder = save_encoder(tmp_path / "short")
+    assert xl.load_tokenizer(folder).model_max_length == 130
+    long = replace(classification(12), texts=["the house is red today " * 80] * 12)
+    settings = {"steps": 1, "batch_size": 4, "evaluations": 1}
+    run = xl.fit("finetune", model=folder, data=long, dev=long, out=tmp_path / "run", **settings)
+    assert run.folders[0].config["task"]["max_length"] == 128
+    with pytest.raises(BadInput, match="reads at most 130 tokens"):
+        xl.fit("finetune", model=folder, data=long, dev=long, out=tmp_path / "more", max_length=200, **settings)

@@ -15,7 +15,24 @@ from crosslift.models.tokenizer_training import (
     train_unigram,
 )
 
-WORDS = ["the", "cat", "sleeps", "on", "a", "warm", "sofa", "while", "rain", "falls", "over", "old", "houses", "near", "our", "river"]
+WORDS = [
+    "the",
+    "cat",
+    "sleeps",
+    "on",
+    "a",
+    "warm",
+    "sofa",
+    "while",
+    "rain",
+    "falls",
+    "over",
+    "old",
+    "houses",
+    "near",
+    "our",
+    "river",
+]
 
 
 def corpus(lines=400, seed=0):
@@ -75,7 +92,7 @@ def test_compatibility_forms_and_double_spaces_are_normalised(unigram):
 
 
 def test_rare_characters_become_unknown_and_do_not_fill_the_vocabulary():
-    lines = corpus() + ["ㄅ"]
+    lines = [*corpus(), "ㄅ"]
     tokenizer = train_unigram(lines, 120, coverage=0.9995)
     assert tokenizer.unk_token_id in tokenizer("ㄅ")["input_ids"]
 

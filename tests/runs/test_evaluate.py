@@ -339,3 +339,13 @@ def test_predicting_cuts_texts_as_the_run_did(encoder, tmp_path):
 def test_too_little_data_to_set_dev_data_apart_is_said(encoder, tmp_path):
     with pytest.raises(BadInput, match="too small to set a tenth apart"):
         xl.fit("finetune", model=encoder, data=classification(3), out=tmp_path / "run", steps=1)
+
+
+def test_a_run_on_a_part_of_the_data_knows_all_labels_and_where_it_came_from(encoder, tmp_path):
+    more = {"steps": 2, "evaluations": 1, "batch_size": 8, "limit": 8}
+    run = xl.fit("finetune", model=encoder, data="demo-intent", out=tmp_path / "run", **more)
+    train = xl.load("demo-intent", language="en", split="train")
+    assert tuple(run.folders[0].config["task"]["labels"]) == train.label_names()
+    scores = xl.evaluate(run, languages=["en", "de"], limit=5)
+    assert scores.task == "demo-intent/test"
+    assert [cell[1]["accuracy"].n for cell in scores.rows.values()] == [5, 5]

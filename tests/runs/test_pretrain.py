@@ -14,8 +14,8 @@ from crosslift.runs.pretrain import main, pretrain
 from crosslift.runs.progress import Silent
 from tests.tiny import wordpiece_tokenizer
 
-ENGLISH = ["the", "small", "dog", "sleeps", "near", "old", "house", "while", "warm", "rain", "falls", "on", "quiet", "river"]
-GERMAN = ["der", "kleine", "hund", "schläft", "bei", "alt", "haus", "während", "warmer", "regen", "fällt", "auf", "still", "fluss"]
+ENGLISH = "the small dog sleeps near old house while warm rain falls on quiet river".split()  # noqa: SIM905
+GERMAN = "der kleine hund schläft bei alt haus während warmer regen fällt auf still fluss".split()  # noqa: SIM905
 SHAPE = {
     "layers": 2,
     "width": 32,
@@ -105,8 +105,9 @@ def test_a_run_long_enough_beats_piece_frequencies(tmp_path):
     # Text in which each word is followed by the same next one, so context tells all.
     lines = [" ".join(ENGLISH[(start + i) % len(ENGLISH)] for i in range(9)) for start in range(400)]
     (tmp_path / "en.txt").write_text("\n".join(lines), encoding="utf-8")
+    larger = SHAPE | {"width": 64, "feedforward": 128, "window_tokens": 1024, "log_every": 50}
     done = pretrain(
-        out=tmp_path / "run", text={"en": tmp_path / "en.txt"}, steps=300, **SHAPE | {"window_tokens": 1024}
+        out=tmp_path / "run", text={"en": tmp_path / "en.txt"}, steps=300, learning_rate=3e-3, shifted=0.0, **larger
     )
     assert not done.stuck
     scores = done.held_out["en"]
@@ -211,10 +212,19 @@ def test_excluded_lines_are_left_out_and_counted(files, tmp_path):
     assert any("1 lines and pairs excluded" in said for said in watch.lines)
 
 
-def test_positions_start_as_waves_and_attention_as_xavier():
+def test_positions_start_as_waves():
     table = waves(4, 6)
     assert table[0].tolist() == [0, 1, 0, 1, 0, 1]
     assert table[1, :2].tolist() == pytest.approx([np.sin(1), np.cos(1)])
+
+
+def test_what_layers_add_starts_small_and_attention_uneven():
+    tokenizer = wordpiece_tokenizer()
+    tokenizer.add_special_tokens({"bos_token": "[CLS]", "eos_token": "[SEP]"})
+    layer = new_encoder(Architecture(layers=1, width=256, heads=4), tokenizer, seed=0).base_model.encoder.layer[0]
+    assert layer.attention.self.query.weight.std().item() == pytest.approx(1 / 16, rel=0.05)
+    assert layer.attention.self.value.weight.std().item() == pytest.approx(0.2 / 16, rel=0.05)
+    assert layer.output.dense.weight.std().item() == pytest.approx(0.2 / 32, rel=0.05)
 
 
 def test_the_command_runs_a_config_file_and_says_what_is_wrong(files, tmp_path, capsys):

@@ -39,7 +39,8 @@ def plain_encoder(tmp_path_factory) -> Path:
 
 def fit(encoder, out, **settings):
     data = classification()
-    return xl.fit("finetune", model=encoder, data=data, dev=classification(24, seed=9), out=out, **{**STEPS, **settings})
+    dev = classification(24, seed=9)
+    return xl.fit("finetune", model=encoder, data=data, dev=dev, out=out, **{**STEPS, **settings})
 
 
 def weights(run_path: Path, variant: str | None = None):
@@ -210,7 +211,8 @@ def test_a_full_disk_stops_with_a_clear_line_and_keeps_the_last_checkpoint(encod
     assert state is not None
     assert passed_over == []
     monkeypatch.undo()
-    assert_equal(weights(fit(encoder, tmp_path / "whole").path), weights(fit(encoder, tmp_path / "full", checkpoint_every=1).path))
+    resumed = fit(encoder, tmp_path / "full", checkpoint_every=1)
+    assert_equal(weights(fit(encoder, tmp_path / "whole").path), weights(resumed.path))
 
 
 def test_one_batch_of_eight_equals_eight_batches_of_one(plain_encoder, tmp_path):
@@ -260,7 +262,8 @@ def test_a_folder_with_another_run_is_refused_with_what_differs(encoder, tmp_pat
 def test_other_data_in_the_same_folder_is_refused(encoder, tmp_path):
     fit(encoder, tmp_path / "run")
     with pytest.raises(BadInput, match="fingerprint"):
-        xl.fit("finetune", model=encoder, data=classification(50), dev=classification(24, 9), out=tmp_path / "run", **STEPS)
+        data, dev = classification(50), classification(24, seed=9)
+        xl.fit("finetune", model=encoder, data=data, dev=dev, out=tmp_path / "run", **STEPS)
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(encoder, tmp_path):
@@ -285,7 +288,8 @@ def test_several_seeds_make_a_group_whose_average_is_a_model(encoder, tmp_path):
     mean = load_file(tmp_path / "group" / "average" / "model" / "model.safetensors")
     for name, tensor in mean.items():
         assert torch.allclose(tensor, (parts[0][name] + parts[1][name]) / 2, atol=1e-6), name
-    assert xl.predict(tmp_path / "group" / "average", ["the house is red today"])[0]["prediction"] in ("red", "green", "blue")
+    (prediction,) = xl.predict(tmp_path / "group" / "average", ["the house is red today"])
+    assert prediction["prediction"] in ("red", "green", "blue")
 
 
 def test_a_run_in_use_is_refused(encoder, tmp_path):
@@ -294,7 +298,7 @@ def test_a_run_in_use_is_refused(encoder, tmp_path):
         pass
 
 
-def test_gradient_checkpointing_and_compile_free_settings_change_nothing_but_cost(plain_encoder, tmp_path):
+def test_gradient_checkpointing_changes_nothing_but_the_cost(plain_encoder, tmp_path):
     plain = fit(plain_encoder, tmp_path / "plain")
     saving = fit(plain_encoder, tmp_path / "saving", gradient_checkpointing=True)
     for (name, a), b in zip(weights(plain.path).items(), weights(saving.path).values(), strict=True):

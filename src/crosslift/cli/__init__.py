@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 import typer
 
-from crosslift.cli import compare, demo, env, evaluate, fit, ls, predict
+from crosslift.cli import compare, demo, env, evaluate, fit, ls, predict, pretrain
 from crosslift.cli.options import with_settings
 from crosslift.cli.reading import FileOptions
 from crosslift.errors import CrossliftError
@@ -32,6 +32,7 @@ def build(arguments: list[str]) -> typer.Typer:
     app.command("evaluate")(with_settings(evaluate.evaluate, files))
     app.command("predict")(with_settings(predict.predict, files))
     app.command("compare")(compare.compare)
+    app.command("pretrain")(pretrain.command(arguments))
     app.command("ls")(ls.ls)
     app.command("env")(env.env)
     return app

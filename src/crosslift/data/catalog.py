@@ -123,7 +123,8 @@ def languages_of(name: str, split: str | None = None, root: str | Path | None = 
     """Return the languages of a set that can be loaded, in a split or in any."""
     dataset, folder = find(name), _root(root)
     if dataset.name.startswith(DEMO_PREFIX):
-        return list(_demo_module().LANGUAGES)
+        demo = _demo_module()
+        return [x for x in demo.languages(dataset.name) if not split or split in demo.splits(dataset.name, x)]
     splits = [_split(dataset, split)] if split else list(dataset.files)
     here = [code for code in dataset.languages if any(_local(dataset, code, s, folder) for s in splits)]
     return here or list(dataset.languages if dataset.hub else ())
@@ -133,7 +134,7 @@ def splits_of(name: str, language: str | None = None, root: str | Path | None = 
     """Return the splits of a set that can be loaded, in a language or in any."""
     dataset, folder = find(name), _root(root)
     if dataset.name.startswith(DEMO_PREFIX):
-        return list(_demo_module().SPLITS)
+        return list(_demo_module().splits(dataset.name, language))
     languages = [_language(dataset, language)] if language else list(dataset.languages)
     here = [split for split in dataset.files if any(_local(dataset, code, split, folder) for code in languages)]
     return here or list(dataset.hub.splits if dataset.hub else ())
@@ -237,11 +238,11 @@ def _demo_module() -> ModuleType:
 def _demo(dataset: Dataset, language: str | None, split: str | None, reading: Reading) -> Examples:
     demo, name = _demo_module(), dataset.name
     if language is None or split is None:
-        raise BadInput(f"Which language and split of {name}?", f"Languages: {', '.join(demo.LANGUAGES)}.")
+        raise BadInput(f"Which language and split of {name}?", f"Languages: {', '.join(demo.languages(name))}.")
     if reading.labels:
         raise BadInput(f"The labels of {name} are fixed.", "Leave out --labels.")
     if split == "parallel":
-        found = cast("Examples", demo.load_parallel("en", language, "train"))
+        found = cast("Examples", demo.load_translations(name, language))
     else:
         _settled(dataset, reading)
         part = "train" if split == "unlabelled" else _SPLIT_ALIASES.get(split, split)

@@ -24,6 +24,9 @@ from crosslift.measure.significance import (
 )
 from crosslift.tasks.metrics import Floats, Metric
 
+SCREEN = 110
+"""Characters that fit beside each other on a usual screen."""
+
 SeedPairs = Sequence[tuple[Metric, Metric]]
 TESTS: dict[str, Callable[[Metric, Metric], Comparison]] = {
     "t": paired_t_test,
@@ -169,13 +172,15 @@ class Scores:
         )
 
     def table(self, metric: str | None = None) -> str:
-        """Return a plain-text table: languages as columns, then their mean, then the mean of the targets.
+        """Return a plain-text table: every language, then their mean, then the mean of the targets.
 
-        The rows are the mean ± standard deviation over seeds, and the 95 % bootstrap interval.
+        For each the mean ± standard deviation over seeds, and the 95 % bootstrap interval. Languages are columns
+        while the table fits on a screen, else rows.
         """
-        rows = self._grid(metric)
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+        grid = self._grid(metric)
+        lines = _aligned(grid)
+        if len(lines[0]) > SCREEN:
+            lines = _aligned(list(zip(*grid, strict=True)))
         return "\n".join([self.title(metric), *lines])
 
     def __str__(self) -> str:
@@ -330,6 +335,12 @@ def _check_alike(metrics: Sequence[Metric]) -> None:
         raise BadInput(f"Cannot average {' and '.join(sorted(names)) or 'nothing'}: one metric at a time.")
     if len({metric.stats.shape[1] for metric in metrics}) > 1:
         raise BadInput(f"{metrics[0].name}: the label lists differ.")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of text with the cells of each column below one another."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
 
 
 def _html_table(title: str, rows: Sequence[Sequence[str]]) -> str:

@@ -54,7 +54,7 @@ class Objectives:
     words: float = field(default=1.0, metadata=_help("Weight of the teacher's word vectors."))
     temperature: float = field(default=0.05, metadata=_help("Temperature of the contrast."))
     mask_rate: float = field(default=0.2, metadata=_help("Share of the pieces that are hidden."))
-    shifted: float = field(default=0.5, metadata=_help("Share of rows that begin at a random position."))
+    shifted: float = field(default=0.15, metadata=_help("Share of rows that begin at a random position."))
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,8 @@ class Pretrainer(nn.Module):
         self.objectives = objectives
         width = model.config.hidden_size
         # One head for the vector at <s>, one for the mean: fine-tuning reads the first, retrieval the second.
-        self.sentence_heads = nn.ModuleList(
-            nn.ModuleList([nn.Linear(width, w), nn.Linear(width, w)]) for w in teacher_widths
-        )
+        self.first_heads = nn.ModuleList(nn.Linear(width, w) for w in teacher_widths)
+        self.mean_heads = nn.ModuleList(nn.Linear(width, w) for w in teacher_widths)
         self.word_head = nn.Linear(width, word_width) if word_width else None
         self.lm_head = lm_head(model)
 
@@ -116,13 +115,14 @@ class Pretrainer(nn.Module):
             hidden = self.states(batch["pair_ids"], batch["pair_mask"], batch.get("pair_positions"))
             first, mean = sentence_vectors(hidden, batch["pair_mask"])
             if weights.contrast:
-                both = [contrast(*v.chunk(2), batch["anchors"], weights.temperature) for v in (first, mean)]
-                terms["contrast"] = weights.contrast * (both[0] + both[1]) / 2
-            if self.sentence_heads and weights.sentences:
+                sides = [v.chunk(2) for v in (first, mean)]
+                apart = [contrast(a, b, batch["anchors"], weights.temperature) for a, b in sides]
+                terms["contrast"] = weights.contrast * torch.stack(apart).mean()
+            if len(self.first_heads) and weights.sentences:
                 parts = []
-                for number, heads in enumerate(self.sentence_heads):
+                for number, (on_first, on_mean) in enumerate(zip(self.first_heads, self.mean_heads, strict=True)):
                     target = batch[f"teacher_{number}"].repeat(2, 1)
-                    parts += [taught(h(v), target) for h, v in zip(heads, (first, mean), strict=True)]
+                    parts += [taught(on_first(first), target), taught(on_mean(mean), target)]
                 terms["sentences"] = weights.sentences * torch.stack(parts).mean()
             if self.word_head is not None and weights.words:
                 read = self.word_head(word_vectors(hidden, batch["word_spans"]))

@@ -21,5 +21,11 @@ class Gemma3TextForQuestionAnswering(GenericForQuestionAnswering, Gemma3PreTrain
     config_class = Gemma3TextConfig
 
 
-AutoModelForTokenClassification.register(Gemma3TextConfig, Gemma3TextForTokenClassification, exist_ok=True)
-AutoModelForQuestionAnswering.register(Gemma3TextConfig, Gemma3TextForQuestionAnswering, exist_ok=True)
+for auto, head in (
+    (AutoModelForTokenClassification, Gemma3TextForTokenClassification),
+    (AutoModelForQuestionAnswering, Gemma3TextForQuestionAnswering),
+):
+    auto.register(Gemma3TextConfig, head, exist_ok=True)
+    # transformers 5.13 to 5.18 silently leave out heads for configurations of their own.
+    if Gemma3TextConfig not in auto._model_mapping:
+        auto._model_mapping._extra_content[Gemma3TextConfig] = head

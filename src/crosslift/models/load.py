@@ -89,7 +89,17 @@ def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
         raise BadInput(f"{name} has no fast tokenizer.", "Add its tokenizer.json (AutoTokenizer can convert most).")
     if tokenizer.pad_token_id is None:
         raise BadInput(f"The tokenizer of {name} has no padding token.", "Set one and save the tokenizer again.")
+    # Many saved tokenizers do not know how long a text their model can read.
+    tokenizer.model_max_length = min(tokenizer.model_max_length, positions(load_config(where)))
     return tokenizer
+
+
+def positions(config: PretrainedConfig) -> int:
+    """Return how many tokens a model can read at once, special tokens included."""
+    most = int(getattr(config, "max_position_embeddings", 0) or 10**6)
+    # These families count positions from the padding id on.
+    offset = config.model_type in ("roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "mpnet")
+    return most - config.pad_token_id - 1 if offset else most
 
 
 def load_config(name: str | Path) -> PretrainedConfig:

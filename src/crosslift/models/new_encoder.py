@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+_SMALL = 0.2  # gain of everything a layer adds to its input; with 1 (Xavier's) short trials stayed at frequencies
+
+
 def _help(text: str) -> dict[str, str]:
     return {"help": text}
 
@@ -42,10 +45,12 @@ class Architecture:
 def new_encoder(architecture: Architecture, tokenizer: PreTrainedTokenizerBase, seed: int) -> PreTrainedModel:
     """Return a fresh masked-LM model for a tokenizer.
 
-    The usual start (every matrix with deviation 0.02) makes attention of a narrow encoder almost even over the
-    text, and a post-norm stack then stays at the piece frequencies for thousands of steps. Here matrices start
-    with Xavier's deviation, so that attention scores differ from the first step, and positions start as waves,
-    of which near places are alike and a shift is a linear map. Neither changes the architecture.
+    A post-norm stack easily falls into a state in which it knows piece frequencies and nothing else, and stays
+    there for thousands of steps. Three things keep it out: what a layer adds to its input starts small (so the
+    stack starts near the identity, as DeepNorm's does), queries and keys start large enough that attention is
+    uneven from the first step, and positions start as waves, of which near places are alike and a shift is a
+    linear map. None of them changes the architecture. The learning rate matters as much: see
+    `crosslift.runs.pretrain.PretrainOptimisation`.
 
     Args:
         architecture: Family and size.
@@ -75,9 +80,10 @@ def new_encoder(architecture: Architecture, tokenizer: PreTrainedTokenizerBase, 
     torch.manual_seed(seed)
     model: PreTrainedModel = model_class(config)
     with torch.no_grad():
-        for module in model.base_model.encoder.modules():
+        for name, module in model.base_model.encoder.named_modules():
             if isinstance(module, nn.Linear):
-                nn.init.xavier_normal_(module.weight)
+                gain = 1.0 if name.endswith(("query", "key")) else _SMALL
+                nn.init.normal_(module.weight, std=gain / math.sqrt(module.in_features))
         table = model.base_model.embeddings.position_embeddings.weight
         table[pad_id + 1 :] = 0.02 * waves(architecture.max_positions, architecture.width)
     return model

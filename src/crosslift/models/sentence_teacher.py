@@ -169,7 +169,7 @@ class StoredVectors:
     def of(self, texts: Sequence[str]) -> NDArray[np.float16]:
         """Return (texts, width) vectors; all zeros for a text without one."""
         place, known = self._find(texts)
-        found = self.vectors[place]
+        found: NDArray[np.float16] = self.vectors[place]
         found[~known] = 0
         return found
 

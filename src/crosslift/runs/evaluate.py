@@ -310,7 +310,7 @@ def _results_folder(system: _System, out: str | Path | None, several: bool) -> R
 
 
 def _trained_on(system: _System) -> str:
-    name = str(system.config.get("data", ""))
+    name = str(system.config.get("data", "")).split("/")[0]
     if not catalog.is_known(name):
         raise BadInput(f"Which data? {system.where} was not trained on a set of the catalog.", "Name it with --data.")
     return name

@@ -6,9 +6,9 @@ import hashlib
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -136,12 +136,12 @@ def fit(
     """
     watch = watch or Silent()
     out = Path(out)
-    train_set, dev_set = _source_data(data, dev, source, limit, watch)
+    whole_set, train_set, dev_set = _source_data(data, dev, source, limit, watch)
     groups = [Optimisation, Execution, Selection, method_settings(method), TASKS[train_set.kind]]
     *kept, task_options = sort_settings(groups, settings)
     optimisation, execution, selection, own = (cls(**kw) for cls, kw in zip(groups, kept, strict=False))
     known = catalog.find(train_set.name).labels if catalog.is_known(train_set.name) else ()
-    task = task_for(train_set, known or None, **task_options)
+    task = task_for(whole_set, known or None, **_lengths(train_set.kind, str(model), task_options))
     accelerator = make_accelerator(execution)
     seeds = list(dict.fromkeys(seeds))
     folders = []
@@ -180,6 +180,15 @@ def fit(
     if average_runs and accelerator.is_main_process:
         average_models([folder.model for folder in folders], out / "average" / "model")
     return Run(out, folders)
+
+
+def _lengths(kind: str, model: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Shorten a task's default lengths to what the model can read; lengths that were asked for stand."""
+    defaults = {setting.name: setting.default for setting in fields(TASKS[kind])}
+    longest = options.get("max_length", min(int(str(defaults["max_length"])), load_tokenizer(model).model_max_length))
+    if "stride" in defaults:
+        options = {"stride": min(int(str(defaults["stride"])), longest // 3), **options}
+    return {"max_length": longest, **options}
 
 
 @dataclass(frozen=True)
@@ -256,7 +265,8 @@ class _Job:
 def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """Write a Hugging Face folder: weights, configuration and tokenizer, whole or not at all."""
     with atomic(folder) as draft, quiet_transformers():
-        model.save_pretrained(draft)
+        # The names of the model itself: some versions would write those of very old checkpoints (LayerNorm.gamma).
+        model.save_pretrained(draft, save_original_format=False)
         tokenizer.save_pretrained(draft)
 
 
@@ -330,9 +340,12 @@ def _source_data(
     source: str,
     limit: int | None,
     watch: Watch,
-) -> tuple[Examples, Examples]:
-    """Load training and dev data of the source language; without dev data a tenth is set apart."""
-    train_set = data if isinstance(data, Examples) else load(data, language=source, split="train")
+) -> tuple[Examples, Examples, Examples]:
+    """Load the source-language data: all of it, which has every label, then what is trained on, and dev data.
+
+    Without dev data a tenth is set apart.
+    """
+    train_set = whole_set = data if isinstance(data, Examples) else load(data, language=source, split="train")
     if train_set.labels is None:
         raise BadInput(f"{train_set.name} has no labels; this method learns from labels.")
     if dev is None and isinstance(data, str) and catalog.is_known(data) and "dev" in splits_of(data):
@@ -344,8 +357,8 @@ def _source_data(
             raise BadInput(f"{train_set.name} is too small to set a tenth apart for dev.", "Give dev data with --dev.")
         watch.say("No dev data: a tenth of the training data is set apart for it.")
     dev_set = dev if isinstance(dev, Examples) else load(dev, language=source, split="dev")
-    check_labels([train_set, dev_set])
-    return (train_set.take(limit) if limit else train_set), dev_set
+    check_labels([whole_set, dev_set])
+    return whole_set, (train_set.take(limit) if limit else train_set), dev_set
 
 
 def fingerprint(*sets: Examples) -> str:

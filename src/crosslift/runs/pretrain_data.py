@@ -48,7 +48,7 @@ class Corpus:
 
     text: dict[str, list[str]]
     pairs: dict[str, list[tuple[str, str]]]
-    lexicons: dict[str, Lexicon]
+    lexicons: Mapping[str, Lexicon]
     left_out: int = 0
 
     def describe(self) -> str:
@@ -153,7 +153,7 @@ def prepare(
     runs: dict[str, NDArray[np.integer]] = dict(tokenise_lines(corpus.text, backend, workers))
     clock.say("text tokenised")
     opened = [StoredVectors(Path(t)) if str(t).endswith(_VECTORS) else t for t in teachers]
-    plan = plan_pairs(corpus, sampling, [t for t in opened if isinstance(t, StoredVectors)], seed)
+    plan = plan_pairs(corpus, sampling, opened, seed)
     tokenised: Tokenised | None = None
     if plan.drafts:
         longest = max(sampling.pair_lengths)
@@ -232,7 +232,9 @@ class PairPlan:
         return number
 
 
-def plan_pairs(corpus: Corpus, sampling: Sampling, stored: Sequence[StoredVectors], seed: int) -> PairPlan:
+def plan_pairs(
+    corpus: Corpus, sampling: Sampling, teachers: Sequence[StoredVectors | str | Path], seed: int
+) -> PairPlan:
     """Decide which pairs there are: real ones, code-switched ones, lexicon entries, texts beside themselves."""
     rng = np.random.default_rng([seed, 1])
     plan = PairPlan()
@@ -243,23 +245,26 @@ def plan_pairs(corpus: Corpus, sampling: Sampling, stored: Sequence[StoredVector
             plan.add(f"pair/{language}", Draft("pair", language, english, other, anchor))
             if plain:
                 plan.add(f"pair/{language}", Draft("plain", language, english, other, anchor))
-    english = [*plan.texts, *corpus.text.get(ENGLISH, [])]
+    sentences = [*plan.texts, *corpus.text.get(ENGLISH, [])]
     for language, lexicon in corpus.lexicons.items():
         if sampling.switched_pairs or sampling.switched_windows:
-            chosen = rng.choice(len(english), min(len(english), SWITCHED_PER_LANGUAGE), replace=False)
-            for text in (english[i] for i in chosen.tolist()):
+            chosen = rng.choice(len(sentences), min(len(sentences), SWITCHED_PER_LANGUAGE), replace=False)
+            for text in (sentences[i] for i in chosen.tolist()):
                 plan.add(f"switched/{language}", Draft("switched", language, text, "", plan.anchor(text, ENGLISH)))
         for entry, words in lexicon.items() if sampling.lexicon_pairs else ():
             anchor = plan.anchor(entry, ENGLISH)
             for word in words:
                 plan.add(f"lexicon/{language}", Draft("pair", language, entry, word, anchor))
-    if sampling.same_pairs:
-        _plan_same(plan, corpus, stored, rng)
+    if sampling.same_pairs and teachers:
+        _plan_same(plan, corpus, teachers, rng)
     return plan
 
 
-def _plan_same(plan: PairPlan, corpus: Corpus, stored: Sequence[StoredVectors], rng: np.random.Generator) -> None:
+def _plan_same(
+    plan: PairPlan, corpus: Corpus, teachers: Sequence[StoredVectors | str | Path], rng: np.random.Generator
+) -> None:
     """Add texts beside their own plain form, where some teacher knows the text."""
+    stored = [teacher for teacher in teachers if isinstance(teacher, StoredVectors)]
     sources = corpus.by_language()
     for language, lines in sources.items():
         if language != ENGLISH and not stored:
