@@ -10,8 +10,13 @@ from crosslift.models.load import AUTO
 from tests.tiny_data import MAKERS
 from tests.tiny_models import FAMILIES, save_encoder
 
+SYNONYMS = str(Path(__file__).parent / "methods" / "synonyms.tsv")
+
 METHOD_ROWS = {
     "finetune": {},
+    # robust and ear: every variant and family is tested beside the method; here one of each.
+    "robust": {"synonyms": SYNONYMS},
+    "ear": {"synonyms": SYNONYMS},
 }
 
 

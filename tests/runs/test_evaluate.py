@@ -349,3 +349,23 @@ def test_a_run_on_a_part_of_the_data_knows_all_labels_and_where_it_came_from(enc
     scores = xl.evaluate(run, languages=["en", "de"], limit=5)
     assert scores.task == "demo-intent/test"
     assert [cell[1]["accuracy"].n for cell in scores.rows.values()] == [5, 5]
+
+
+def test_mixing_asks_about_a_paragraph_in_another_language(fitted, tmp_path):
+    run = shutil.copytree(fitted("qa").path, tmp_path / "run")
+    english = replace(MAKERS["qa"](10, seed=3), parallel_ids=[f"q{i}" for i in range(10)])
+    german = replace(english, language="de", texts=[f"wo : {text}" for text in english.texts])
+    sets = {"en": english, "de": german}
+    xl.evaluate(run, sets, ["de"], mix="question")
+    asked, _ = read_predictions(run / "predictions" / "tiny-qa+en-question.de.jsonl")
+    assert (asked.language, asked.pair_language) == ("en", "de")
+    xl.evaluate(run, sets, ["de"], mix="context")
+    asked, _ = read_predictions(run / "predictions" / "tiny-qa+en-context.de.jsonl")
+    assert (asked.language, asked.pair_language) == ("de", "en")
+
+
+def test_mixing_what_cannot_be_mixed_is_refused(run):
+    with pytest.raises(BadInput, match="no sentence pairs to mix"):
+        xl.evaluate(run, {"en": colours("en"), "de": colours("de")}, ["de"], mix="sentences")
+    with pytest.raises(BadInput, match='Did you mean "sentences"'):
+        xl.evaluate(run, {"de": colours("de")}, mix="sentence")

@@ -85,4 +85,8 @@ def _verb(method: str) -> Any:  # noqa: ANN401  a typer command
     return fit
 
 
-TITLES = {"finetune": "Plain fine-tuning on source-language labels."}
+TITLES = {
+    "finetune": "Plain fine-tuning on source-language labels.",
+    "robust": "Training on disturbed inputs: gaussian, xtune, adv, rs-rp, rs-da.",
+    "ear": "Embedding push and attention pull on synonyms (EAR).",
+}

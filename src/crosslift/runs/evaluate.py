@@ -16,13 +16,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from crosslift.data import catalog, check_labels, languages_of, load
+from crosslift.data import catalog, check_labels, cross, languages_of, load, mixed
 from crosslift.data.batches import evaluation_batches
 from crosslift.data.draft import UNKNOWN_LANGUAGE
 from crosslift.data.examples import Examples, Kind
 from crosslift.data.segment import segment_all
 from crosslift.data.storage import Json, write_json
-from crosslift.errors import BadInput
+from crosslift.errors import BadInput, nearest
 from crosslift.measure.scores import Score, Scores
 from crosslift.models.forward import forward
 from crosslift.models.load import load_model, load_tokenizer, locate, model_kind, model_labels
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from crosslift.tasks import Encoded
+
+MIXES = ("sentences", "question", "context")
 
 MAX_TOKENS = {"cpu": 4096, "cuda": 65536}
 """Padded tokens per batch: what keeps a CPU's caches, and a GPU, busy."""
@@ -109,6 +111,7 @@ def evaluate(
     split: str = "test",
     out: str | Path | None = None,
     variant: str | None = None,
+    mix: str | None = None,
     only_missing: bool = False,
     keep_unknown: bool = False,
     limit: int | None = None,
@@ -129,6 +132,8 @@ def evaluate(
         split: Which part of the data.
         out: Where results go; default: the run folder.
         variant: `best`, `last` or `average` in place of the delivered weights of a run.
+        mix: Put a part of each example into the source language, for parallel data: `sentences` (one of the two
+            sentences, a fixed coin says which), `question` or `context`.
         only_missing: Keep scores that are there already for the same `limit`.
         keep_unknown: Count gold labels that the model does not know as errors, instead of stopping.
         limit: Use at most so many examples per language.
@@ -140,7 +145,8 @@ def evaluate(
     watch = watch or Silent()
     systems = _systems(model, variant)
     tasks = [_task(system) for system in systems]
-    sets = _Sets(_trained_on(systems[0]) if data is None else data, split, limit, reading or {})
+    source = str(systems[0].config.get("source", "")) or None
+    sets = _Sets(_trained_on(systems[0]) if data is None else data, split, limit, reading or {}, mix, source or "en")
     name = sets.name if variant is None else f"{sets.name}@{variant}"
     wanted = list(languages or sets.languages())
     folders = [_results_folder(system, out, len(systems) > 1) for system in systems]
@@ -154,7 +160,7 @@ def evaluate(
     examples = {language: sets.load(language, tasks[0], keep_unknown) for language in missing}
     config = systems[0].config
     method = str(config["method"])
-    scores = Scores(f"{method} ({variant})" if variant else method, name, str(config.get("source", "")) or None)
+    scores = Scores(f"{method} ({variant})" if variant else method, name, source)
     for system, task, folder, found, done in zip(systems, tasks, folders, results, scored, strict=True):
         opened: tuple[nn.Module, PreTrainedTokenizerBase] | None = None
         for language in wanted:
@@ -222,8 +228,13 @@ class _Sets:
         split: str,
         limit: int | None,
         reading: Mapping[str, object],
+        mix: str | None,
+        source: str,
     ) -> None:
+        if mix is not None and mix not in MIXES:
+            raise BadInput(f'--mix is one of {", ".join(MIXES)}, not "{mix}".{nearest(mix, MIXES)}')
         self.data, self.split, self.limit, self.reading = data, split, limit, reading
+        self.mix, self.source = mix, source
         self.known = not isinstance(data, Mapping) and catalog.is_known(str(data))
         if isinstance(data, Mapping):
             names = {examples.name for examples in data.values()}
@@ -233,6 +244,8 @@ class _Sets:
         else:
             stem = Path(str(data).replace("{lang}", "")).name.split(".")[0].strip("-_")
             self.name = stem or "data"
+        if mix:
+            self.name += f"+{source}-{mix}"
 
     def languages(self) -> list[str]:
         """Return the languages that there are."""
@@ -242,6 +255,8 @@ class _Sets:
         """Load one language and check that the task can be scored on it."""
         examples = self._examples(language, task, keep_unknown)
         _check_kind(examples, task)
+        if self.mix and language != self.source:
+            examples = self._mixed(examples, self._examples(self.source, task, keep_unknown))
         if examples.labels is None:
             raise BadInput(f"{examples.name} ({language}) has no labels to score against.")
         if not keep_unknown:
@@ -249,6 +264,11 @@ class _Sets:
             unseen = catalog.find(str(self.data)).unseen if self.known else ()
             check_labels([examples], task.labels or None, allow=unseen)
         return examples.take(self.limit) if self.limit else examples
+
+    def _mixed(self, target: Examples, source: Examples) -> Examples:
+        if self.mix == "sentences":
+            return mixed(target, source)
+        return cross(source, target) if self.mix == "question" else cross(target, source)
 
     def _examples(self, language: str, task: Task, keep_unknown: bool) -> Examples:
         if isinstance(self.data, Mapping):

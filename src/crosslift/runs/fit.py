@@ -210,6 +210,8 @@ class _Job:
         tokenizer = load_tokenizer(self.model)
         model = load_model(self.model, self.task, head_seed=int(str(config["head_seed"])))
         method = method_class(self.method)(self.settings, self.task, tokenizer, self.train_set)
+        if hasattr(method, "prepare"):
+            method.prepare(model, seed)
         plan = Plan(method, self.optimisation, self.execution.max_tokens, seed)
         for line in describe_plan(plan, model, self.train_set, self.dev_set, self.execution, accelerator.device):
             watch.say(line)

@@ -9,34 +9,31 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
 import torch
-from torch import nn
-from torch.nn.functional import cross_entropy
 from transformers import AutoModelForMaskedLM
 
 from crosslift.data.storage import atomic, write_json
-from crosslift.data.streams import framed, unigram_loss
 from crosslift.data.tokenise import Workers
 from crosslift.errors import BadInput, CrossliftError
-from crosslift.methods.pretrain import Objectives, Pretrainer, PretrainWork, Sampling, at_places
+from crosslift.methods.pretrain import Objectives, Pretrainer, Sampling
 from crosslift.models.load import load_tokenizer, locate
 from crosslift.models.new_encoder import Architecture, new_encoder, take_body
 from crosslift.models.tokenizer_training import TokenizerSettings, train_tokenizer
 from crosslift.runs.folder import RunFolder
+from crosslift.runs.held_out import HeldOut, is_stuck
 from crosslift.runs.machine import describe
-from crosslift.runs.pretrain_data import Corpus, Prepared, prepare, read_corpus
+from crosslift.runs.pretrain_data import Corpus, prepare, read_corpus
 from crosslift.runs.progress import Lines, Silent, Watch
 from crosslift.runs.settings import Execution, Optimisation, sort_settings
-from crosslift.runs.train import Batch, make_accelerator, train
+from crosslift.runs.timed_work import TimedWork, TimeIsUp
+from crosslift.runs.train import make_accelerator, train
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
@@ -176,7 +173,7 @@ def pretrain(
     model = _model(shape, vocabulary, start, body, seed)
     module = Pretrainer(model, objectives, [t.sentences.shape[1] for t in data.teachers], data.word_width)
     positions = shape.max_positions if start is None else _positions_of(model)
-    work = _Work(
+    work = TimedWork(
         data.streams,
         data.pairs,
         data.teachers,
@@ -188,7 +185,7 @@ def pretrain(
         seed=seed,
     )
     work.limit(max_minutes, watch)
-    judge = _Judge(work, data, optimisation.warmup, watch)
+    judge = HeldOut(work, data, optimisation.warmup, watch)
     if execution.compile:
         _compile_layers(model)
         execution = replace(execution, compile=False)
@@ -208,139 +205,18 @@ def pretrain(
             watch=watch,
             label="pretrain",
         )
-    except _TimeIsUp:
+    except TimeIsUp:
         watch.say(f"Stopped after {max_minutes:g} minutes at step {work.at} of {work.steps}.")
     seconds = time.monotonic() - seconds
     summary = {"steps": work.at, "seconds": round(seconds, 1), "tokens_per_second": round(work.tokens / seconds)}
     held_out = judge.by_language(module) if data.held_out else {}
-    stuck = bool(objectives.masked) and judge.stuck(held_out)
+    stuck = bool(objectives.masked) and is_stuck(held_out)
     if stuck:
         judge.warn()
     save_encoder(model, vocabulary, folder.model)
     write_json(folder.results_file, {"held_out": held_out, "stuck": stuck, **summary})
     folder.finish({**summary, "stuck": stuck, "machine": describe()})
     return _finished(folder)
-
-
-STUCK = (
-    "The masked LM predicts no better than piece frequencies: the encoder has not begun to learn from context.\n"
-    "  Train for more steps, lower --learning-rate, raise --warmup, start from a trained encoder (--body, --from),\n"
-    "  or give a teacher (--teacher): its sentence loss pulls the encoder off this plateau."
-)
-
-
-class _TimeIsUp(Exception):
-    """Ends the loop; the weights are where they are."""
-
-
-class _Work(PretrainWork):
-    """The batches of a run, with an eye on the clock."""
-
-    at = 0
-    tokens = 0
-    deadline = float("inf")
-    watch: Watch
-
-    def limit(self, minutes: float | None, watch: Watch) -> None:
-        """Stop when so many minutes have passed."""
-        self.watch = watch
-        self.began: dict[int, float] = {}
-        self.deadline = time.monotonic() + 60 * minutes if minutes else float("inf")
-
-    def batches(self, step: int, rank: int, world: int) -> Iterator[tuple[Batch, float]]:
-        """Return the batches of a step, or stop where the time is up; tell the pace early on."""
-        if time.monotonic() > self.deadline:
-            raise _TimeIsUp
-        if step in (100, 300):
-            if self.device.type == "cuda":
-                torch.cuda.synchronize()
-            self.began[step] = time.monotonic()
-        if step == 300 and 100 in self.began:
-            pace = (self.began[300] - self.began[100]) / 200
-            left = pace * (self.steps - step) / 60
-            self.watch.say(f"pace      {1000 * pace:.1f} ms a step: {left:.1f} min for the other {self.steps - step}")
-        for batch, share in super().batches(step, rank, world):
-            self.tokens += sum(batch[name].numel() for name in ("masked_ids", "pair_ids") if name in batch)
-            yield batch, share
-        self.at = step + 1
-
-
-class _Judge:
-    """Held-out loss of the masked LM, by language, beside that of piece frequencies."""
-
-    def __init__(self, work: _Work, data: Prepared, warmup: float, watch: Watch) -> None:
-        self.work, self.watch, self.held_out = work, watch, data.held_out
-        special = work.special
-        self.frequencies = {
-            name: unigram_loss(data.training[name], windows, work.vocabulary, special)
-            for name, windows in data.held_out.items()
-        }
-        self.commonest = {name: _commonest(data.training[name], data.held_out[name], special) for name in data.held_out}
-        self.warned = False
-        self.early = int(max(0.15, 2 * warmup) * work.steps)
-
-    def __call__(self, module: nn.Module) -> dict[str, float]:
-        """Return mean accuracy first (higher is better), then mean loss and the losses by language."""
-        by_language = self.by_language(module)
-        mean = {k: float(np.mean([v[k] for v in by_language.values()])) for k in ("accuracy", "loss", "unigram_loss")}
-        self.watch.say(
-            f"held out  loss {mean['loss']:.3f} (piece frequencies {mean['unigram_loss']:.3f}), "
-            f"{mean['accuracy']:.1f}% of hidden pieces right"
-        )
-        if self.work.at > self.early and self.stuck(by_language):
-            self.warn()
-        losses = {f"loss_{language}": scores["loss"] for language, scores in by_language.items()}
-        return {"accuracy": mean["accuracy"], "loss": mean["loss"], **losses}
-
-    @torch.no_grad()
-    def by_language(self, module: nn.Module) -> dict[str, dict[str, float]]:
-        """Return language -> loss and accuracy of hidden pieces, and those of piece frequencies."""
-        assert isinstance(module, Pretrainer)
-        module.eval()
-        found = {}
-        for name, windows in self.held_out.items():
-            loss, right = self._score(module, windows)
-            found[name] = {
-                "loss": loss,
-                "accuracy": 100 * right,
-                "unigram_loss": self.frequencies[name],
-                "unigram_accuracy": 100 * self.commonest[name],
-            }
-        return found
-
-    def _score(self, module: Pretrainer, windows: NDArray[np.integer]) -> tuple[float, float]:
-        work = self.work
-        generator = torch.Generator(work.device).manual_seed(0)  # the same pieces are hidden every time
-        ids = framed(torch.from_numpy(windows.astype(np.int64)).to(work.device), work.first, work.last)
-        hidden = work.mask(ids, generator)
-        with torch.compiler.set_stance("force_eager"):  # these shapes occur only here
-            states = module.states(hidden.input_ids, None, None)
-        logits = module.lm_head(at_places(states, hidden.places)).float()
-        targets = hidden.targets.flatten()
-        loss = cross_entropy(logits, targets, ignore_index=-100)
-        real = targets != -100
-        return float(loss), float((logits.argmax(-1) == targets)[real].float().mean())
-
-    def warn(self) -> None:
-        """Say once that the run is stuck."""
-        if not self.warned:
-            self.watch.say(STUCK)
-        self.warned = True
-
-    def stuck(self, by_language: Mapping[str, Mapping[str, float]]) -> bool:
-        """Whether the loss is at the level of piece frequencies."""
-        if not by_language:
-            return False
-        ratio = np.mean([scores["loss"] / max(scores["unigram_loss"], 1e-9) for scores in by_language.values()])
-        return bool(ratio > 0.93)
-
-
-def _commonest(train: NDArray[np.integer], held: NDArray[np.integer], special: Sequence[int]) -> float:
-    """Return how often the commonest piece of the training text is right."""
-    counts = np.bincount(train.ravel())
-    counts[[i for i in special if i < len(counts)]] = 0
-    tokens = held[~np.isin(held, list(special))]
-    return float((tokens == counts.argmax()).mean())
 
 
 def _compile_layers(model: PreTrainedModel) -> None:

@@ -1,6 +1,6 @@
 """Zero-shot transfer of encoders from English: the table behind `benchmarks/results/minis.json`.
 
-    python benchmarks/experiments/minis.py --encoder mini-x=FOLDER --encoder probe-x=FOLDER --seeds 5 --out results.json
+    python benchmarks/experiments/minis/transfer.py --encoder mini-x=FOLDER --encoder random= --seeds 5 --out FILE
 
 Each job is one (encoder, task, seed): plain fine-tuning on English, last weights, scores in every language of the
 test set. Jobs run in parallel processes. Encoder `random` stands for random weights in the shape of the first one.
@@ -47,9 +47,17 @@ def job(encoder: str, folder: str, task: str, seed: int, arguments: argparse.Nam
     data, test = str(settings.pop("data")), str(settings.pop("test", "")) or None
     out = Path(arguments.scratch) / f"{encoder}-{task}-{seed}"
     run = xl.fit(
-        "finetune", model=folder, data=data, out=out, seeds=[seed], learning_rate=arguments.rate, evaluations=1, select="last",
-        max_tokens=16384, **settings,
-    )  # fmt: skip
+        "finetune",
+        model=folder,
+        data=data,
+        out=out,
+        seeds=[seed],
+        learning_rate=arguments.rate,
+        evaluations=1,
+        select="last",
+        max_tokens=16384,
+        **settings,
+    )
     known = languages_of(test or data, "test")
     more = ("da", "nl", "id") if task.startswith("xsid") else ()
     wanted = [language for language in (*arguments.languages.split(","), *more) if language in known]
@@ -59,9 +67,8 @@ def job(encoder: str, folder: str, task: str, seed: int, arguments: argparse.Nam
         for language, seeds in scores.rows.items()
     }
     shutil.rmtree(out)
-    return {
-        "encoder": encoder, "task": task, "seed": seed, "scores": by_language, "seconds": round(time.monotonic() - began, 1),
-    }  # fmt: skip
+    seconds = round(time.monotonic() - began, 1)
+    return {"encoder": encoder, "task": task, "seed": seed, "scores": by_language, "seconds": seconds}
 
 
 def retrieval(folder: str, languages: list[str]) -> dict[str, object]:
@@ -140,7 +147,7 @@ def main() -> None:
         if (name, task, seed) not in done
     ]
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with mp.get_context("spawn").Pool(arguments.workers, maxtasksperchild=None) as pool:
+    with mp.get_context("spawn").Pool(arguments.workers) as pool:
         waiting = [pool.apply_async(job, item) for item in queue]
         for item in waiting:
             row = item.get()
@@ -148,8 +155,9 @@ def main() -> None:
             arguments.out.write_text(json.dumps(results, indent=1, ensure_ascii=False))
             main_scores = {language: next(iter(s.values())) for language, s in row["scores"].items()}
             targets = [v for k, v in main_scores.items() if k != "en"]
-            print(f"{row['encoder']:12} {row['task']:15} seed {row['seed']}  en {main_scores.get('en', 0):5.1f}  "
-                  f"targets {sum(targets) / len(targets):5.1f}  {row['seconds']} s", flush=True)  # fmt: skip
+            mean = sum(targets) / max(1, len(targets))
+            scored = f"en {main_scores.get('en', 0):5.1f}  targets {mean:5.1f}  {row['seconds']} s"
+            print(f"{row['encoder']:12} {row['task']:15} seed {row['seed']}  {scored}", flush=True)
 
 
 if __name__ == "__main__":
