@@ -29,6 +29,7 @@ lint: .venv/ready
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# CROSSLIFT_DATA must name the data folder; MODEL an encoder (default: mini-x).
 bench: .venv/ready
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 

@@ -8,6 +8,7 @@ padded to 128 tokens. Both run the same weights, in the same process, on the sam
 
 import argparse
 import json
+import os
 import time
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def plain_loop(model: torch.nn.Module, tokenizer: object, examples: Examples, la
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default="mini-x")
+    parser.add_argument("--model", default=os.environ.get("MODEL", "mini-x"))
     parser.add_argument("--rows", type=int, default=300, help="rows per language, of 15 languages")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/evaluate.json"))
     arguments = parser.parse_args()
@@ -58,7 +59,7 @@ def main() -> None:
 
     differing = sum(a != b for a, b in zip(plain, ours, strict=True))
     result = {
-        "model": arguments.model,
+        "model": Path(arguments.model).name,
         "rows": len(examples),
         "threads": torch.get_num_threads(),
         "plain_seconds": round(plain_seconds, 2),

@@ -46,7 +46,7 @@ def test_empty_lines_inside_are_kept(tmp_path):
         ("a.txt", b"good\nb\xe9d\n", "a.txt, line 2: is not UTF-8 (byte 0xe9)."),
         ("a.txt", "a\nb".encode("utf-16"), "a.txt, line 1: is not UTF-8 (byte 0xff)."),
         ("a.txt", b"good\nb\0d\n", "a.txt, line 2: has a NUL character"),
-        ("a.gz", gzip.compress(b"text" * 50)[:-12], "a.gz: is not a complete .gz file"),
+        ("a.gz", gzip.compress(b"text" * 50, mtime=0)[:-12], "a.gz: is not a complete .gz file"),
         ("a.gz", b"plain", "a.gz: is not a complete .gz file"),
         ("a.xz", lzma.compress(b"text" * 50)[:-12], "a.xz: is not a complete .xz file"),
         ("a.xz", b"plain", "a.xz: is not a complete .xz file"),

@@ -19,6 +19,7 @@ from crosslift.methods.pretrain import (
     taught,
     word_vectors,
 )
+from crosslift.models.new_encoder import Architecture, new_encoder
 from crosslift.models.sentence_teacher import TeacherVectors
 
 VOCABULARY = 60
@@ -28,6 +29,7 @@ class Tokenizer:
     """The few facts that batches need of a tokenizer."""
 
     pad_token_id, mask_token_id, cls_token_id, sep_token_id = 1, 4, 0, 2
+    bos_token_id, eos_token_id = 0, 2
     all_special_ids = (0, 1, 2, 3, 4)
 
     def __len__(self):
@@ -247,3 +249,45 @@ def test_training_on_the_terms_lowers_every_one_of_them():
         optimizer.step()
     after = {name: term.item() for name, term in pretrainer(batch).items()}
     assert all(after[name] < 0.7 * before[name] for name in before)
+
+
+def test_every_token_sees_every_other_without_a_mask():
+    pretrainer = Pretrainer(tiny_model().eval(), Objectives()).eval()
+    ids = torch.randint(5, VOCABULARY, (2, 12), generator=torch.Generator().manual_seed(0))
+    changed = ids.clone()
+    changed[:, 9] = 5 + (changed[:, 9] - 4) % (VOCABULARY - 5)
+    with torch.no_grad():
+        open_, full = pretrainer.states(ids, None, None), pretrainer.states(ids, torch.ones_like(ids), None)
+        other = pretrainer.states(changed, None, None)
+    assert torch.allclose(open_, full, atol=1e-6)
+    assert ((open_ - other).abs().amax(-1) > 1e-6).all()  # tokens before the change, too
+
+
+@pytest.mark.slow
+def test_a_small_encoder_learns_repeated_sentences_by_heart():
+    # If windows, masks, places, targets or positions were wrong, hidden pieces could not be told from their sentence.
+    rng = np.random.default_rng(0)
+    sentences = [np.append(rng.integers(5, VOCABULARY, 8), 2) for _ in range(30)]
+    stream = np.concatenate([sentences[i] for _ in range(10) for i in rng.permutation(30)])
+    shape = Architecture(layers=4, width=64, heads=4, feedforward=256, max_positions=64, dropout=0.0)
+    objectives = Objectives(contrast=0, sentences=0, words=0, shifted=0.0, mask_rate=0.15)
+    pretrainer = Pretrainer(new_encoder(shape, Tokenizer(), seed=1), objectives)
+    sampling = Sampling(window=20, window_tokens=1280)
+    work = PretrainWork(
+        Streams.of({"en": stream}), None, [], Tokenizer(),
+        steps=500, sampling=sampling, objectives=objectives, max_positions=64, seed=1,
+    )  # fmt: skip
+    optimizer = torch.optim.AdamW(pretrainer.parameters(), lr=3e-3, betas=(0.9, 0.98))
+    losses = []
+    for step in range(500):
+        for group in optimizer.param_groups:
+            group["lr"] = 3e-3 * min(1, (step + 1) / 50, (500 - step) / 150)
+        batch, _ = next(iter(work.batches(step, 0, 1)))
+        loss = work.loss(pretrainer, batch)["masked"]
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(pretrainer.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    assert np.mean(losses[:10]) > 3.5
+    assert np.mean(losses[-20:]) < 0.5

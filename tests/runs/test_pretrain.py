@@ -8,7 +8,7 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertMo
 
 from crosslift.errors import BadFile, BadInput, BrokenRun
 from crosslift.models.load import load_tokenizer
-from crosslift.models.new_encoder import Architecture, new_encoder, take_body, waves
+from crosslift.models.new_encoder import Architecture, new_encoder, rotation, take_body, waves
 from crosslift.models.sentence_teacher import StoredVectors, write_vectors
 from crosslift.runs.pretrain import main, pretrain
 from crosslift.runs.progress import Silent
@@ -212,19 +212,38 @@ def test_excluded_lines_are_left_out_and_counted(files, tmp_path):
     assert any("1 lines and pairs excluded" in said for said in watch.lines)
 
 
-def test_positions_start_as_waves():
-    table = waves(4, 6)
-    assert table[0].tolist() == [0, 1, 0, 1, 0, 1]
-    assert table[1, :2].tolist() == pytest.approx([np.sin(1), np.cos(1)])
+def test_positions_start_as_waves_which_a_rotation_shifts():
+    rates = torch.tensor([1.0, 0.25])
+    table = waves(6, rates)
+    assert table[0].tolist() == [0, 1, 0, 1]
+    assert table[1].tolist() == pytest.approx([np.sin(1), np.cos(1), np.sin(0.25), np.cos(0.25)])
+    assert torch.allclose(table[:-1] @ rotation(rates).T, table[1:], atol=1e-6)
 
 
-def test_what_layers_add_starts_small_and_attention_uneven():
+def small_encoder(**shape):
     tokenizer = wordpiece_tokenizer()
     tokenizer.add_special_tokens({"bos_token": "[CLS]", "eos_token": "[SEP]"})
-    layer = new_encoder(Architecture(layers=1, width=256, heads=4), tokenizer, seed=0).base_model.encoder.layer[0]
+    return new_encoder(Architecture(**shape), tokenizer, seed=0), tokenizer
+
+
+def test_what_later_layers_add_starts_small_and_their_attention_uneven():
+    layer = small_encoder(layers=2, width=256, heads=4)[0].base_model.encoder.layer[1]
     assert layer.attention.self.query.weight.std().item() == pytest.approx(1 / 16, rel=0.05)
     assert layer.attention.self.value.weight.std().item() == pytest.approx(0.2 / 16, rel=0.05)
     assert layer.output.dense.weight.std().item() == pytest.approx(0.2 / 32, rel=0.05)
+
+
+@pytest.mark.parametrize(("width", "heads"), [(256, 4), (64, 2), (96, 4)])
+def test_heads_of_the_first_layer_start_at_their_neighbours(width, heads):
+    model, tokenizer = small_encoder(layers=1, width=width, heads=heads, max_positions=40)
+    model.set_attn_implementation("eager")
+    ids = torch.randint(5, len(tokenizer), (1, 30), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        weights = model.eval().base_model(input_ids=ids, output_attentions=True).attentions[0][0]
+    for head, neighbour in zip(weights, (-1, 1, -2, 2), strict=False):
+        places = torch.arange(3, 27)
+        assert (head[3:27].argmax(-1) == places + neighbour).all()
+        assert head[places, places + neighbour].min() > 0.8
 
 
 def test_the_command_runs_a_config_file_and_says_what_is_wrong(files, tmp_path, capsys):

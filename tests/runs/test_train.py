@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import crosslift as xl
-from crosslift.errors import BadInput, BrokenRun, Unfinished
+from crosslift.errors import BadInput, BrokenRun, MissingExtra, Unfinished
 from crosslift.runs import checkpoint
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.settings import Execution, Optimisation
@@ -303,3 +303,34 @@ def test_gradient_checkpointing_changes_nothing_but_the_cost(plain_encoder, tmp_
     saving = fit(plain_encoder, tmp_path / "saving", gradient_checkpointing=True)
     for (name, a), b in zip(weights(plain.path).items(), weights(saving.path).values(), strict=True):
         assert torch.allclose(a, b, atol=1e-6), name
+
+
+def test_a_tracker_that_is_not_installed_is_named_with_its_extra(encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr("crosslift.runs.train.find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match=r"crosslift\[trackers\]"):
+        fit(encoder, tmp_path / "run", trackers="tensorboard")
+
+
+def test_tensorboard_gets_the_loss(encoder, tmp_path):
+    pytest.importorskip("tensorboard")
+    fit(encoder, tmp_path / "run", trackers="tensorboard", log_every=2)
+    assert list((tmp_path / "run").rglob("events.out.tfevents*"))
+
+
+def test_weights_that_are_no_numbers_never_enter_a_checkpoint(tmp_path):
+    class BreaksLater:
+        steps = 9
+
+        def batches(self, step, rank, world):
+            yield {"x": torch.tensor([float("nan") if step >= 4 else 1.0])}, 1.0
+
+        def loss(self, model, batch):
+            return {"ce": (model.weight.sum() * batch["x"]).sum()}
+
+    folder = RunFolder.start(tmp_path / "run", {"method": "breaks"})
+    with pytest.raises(BrokenRun, match="not finite at step 5"):
+        train(torch.nn.Linear(2, 2), BreaksLater(), folder, Optimisation(), Execution(checkpoint_every=1), seed=1)
+    state, _ = checkpoint.load_newest(folder.state)
+    assert state is not None
+    assert state.step == 4
+    assert all(tensor.isfinite().all() for tensor in state.tensors["model"].values())

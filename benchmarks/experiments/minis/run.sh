@@ -8,9 +8,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 export PYTHONPATH=$root/repo/src PYTHONUNBUFFERED=1 CROSSLIFT_DATA=$root/data HF_HUB_OFFLINE=1
 left() { echo $((deadline - $(date +%s))); }
 said() { echo "$(date +%T) $1, $(left) s left"; }
-train() { # NAME STEPS SECONDS-KEPT-FOR-WHAT-FOLLOWS
+train() { # NAME STEPS SECONDS-TO-PREPARE SECONDS-FOR-WHAT-FOLLOWS; max_minutes counts the steps alone
     local minutes
-    minutes=$(python3 -c "print(max(0.2, ($(left) - $3) / 60))")
+    minutes=$(python3 -c "print(max(0.2, ($(left) - $3 - $4) / 60))")
     python3 "$here/train.py" "$here/$1.json" --root "$root" --set steps="$2" --set max_minutes="$minutes" \
         > "$root/$1.log" 2>&1
     said "$1 done"
@@ -29,10 +29,10 @@ xz -dc "$root"/pretraining/pairs-*.xz | cut -f2 | LC_ALL=C sort -u > "$root/engl
 python3 "$here/use_vectors.py" --config "$here/mini-x.json" --root "$root"
 wait
 said "teachers ready"
-train mini-x "$x" 720
+train mini-x "$x" 170 720
 score sib200,massive-intent,panx 1 mini-x="$root/runs/mini-x/model" &
-train mini-en "$en" 480
-train mini-x-mlm "$mlm" 240
+train mini-en "$en" 70 480
+train mini-x-mlm "$mlm" 90 240
 wait
 timeout 60 python3 "$root/repo/benchmarks/pretrain.py" --out "$root/pretrain-benchmark.json" > "$root/benchmark.log" 2>&1
 said "benchmark done"

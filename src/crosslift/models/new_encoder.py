@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+_SPREAD = 0.02  # standard deviation of a piece's vector
 _SMALL = 0.2  # gain of everything a layer adds to its input; with 1 (Xavier's) short trials stayed at frequencies
+_LOUD = 3.0  # height of the position waves, in spreads
+_SHARP = 6.0  # nats by which a head of the first layer prefers its neighbour to the place beside it
+_SHORTEST, _LONGEST = 2.5, 125.0  # wavelengths in tokens
 
 
 def _help(text: str) -> dict[str, str]:
@@ -46,11 +50,11 @@ def new_encoder(architecture: Architecture, tokenizer: PreTrainedTokenizerBase, 
     """Return a fresh masked-LM model for a tokenizer.
 
     A post-norm stack easily falls into a state in which it knows piece frequencies and nothing else, and stays
-    there for thousands of steps. Three things keep it out: what a layer adds to its input starts small (so the
-    stack starts near the identity, as DeepNorm's does), queries and keys start large enough that attention is
-    uneven from the first step, and positions start as waves, of which near places are alike and a shift is a
-    linear map. None of them changes the architecture. The learning rate matters as much: see
-    `crosslift.runs.pretrain.PretrainOptimisation`.
+    there for thousands of steps: a hidden piece can be told only from its neighbours, and nothing yet finds them.
+    So the heads of the first layer start out looking at the neighbours (`look_at_neighbours`). Besides, what later
+    layers add to their input starts small (the stack starts near the identity, as DeepNorm's does), and their
+    queries and keys large enough that attention is uneven from the first step. None of this changes the
+    architecture: it is a start that training is free to leave.
 
     Args:
         architecture: Family and size.
@@ -84,16 +88,66 @@ def new_encoder(architecture: Architecture, tokenizer: PreTrainedTokenizerBase, 
             if isinstance(module, nn.Linear):
                 gain = 1.0 if name.endswith(("query", "key")) else _SMALL
                 nn.init.normal_(module.weight, std=gain / math.sqrt(module.in_features))
-        table = model.base_model.embeddings.position_embeddings.weight
-        table[pad_id + 1 :] = 0.02 * waves(architecture.max_positions, architecture.width)
+        look_at_neighbours(model, pad_id)
     return model
 
 
-def waves(positions: int, width: int) -> Tensor:
-    """Return (positions, width) sines and cosines of falling frequency (Vaswani et al. 2017, section 3.5)."""
-    place = torch.arange(positions, dtype=torch.float32)[:, None]
-    rate = torch.exp(torch.arange(0, width, 2, dtype=torch.float32) * (-math.log(10_000.0) / width))
-    return torch.stack([torch.sin(place * rate), torch.cos(place * rate)], dim=-1).flatten(1)
+def look_at_neighbours(model: PreTrainedModel, pad_id: int) -> None:
+    """Let head h of the first layer start by attending to one neighbour: h = 0, 1, 2, 3, … to place -1, +1, -2, +2, ….
+
+    As many dimensions as a head is wide are set aside for positions, which start there as waves; pieces start with
+    zeros there, so that they do not disturb. A shift of all waves by one place is a rotation: a query that rotates
+    and a key that does not meet at the neighbour, wherever the text begins.
+
+    Args:
+        model: A new model of the RoBERTa family, changed in place.
+        pad_id: Positions of real tokens come after it.
+    """
+    config, embeddings = model.config, model.base_model.embeddings
+    width, head = config.hidden_size, config.hidden_size // config.num_attention_heads
+    rates = wave_rates(head // 2)
+    used = 2 * len(rates)
+    table = embeddings.position_embeddings.weight
+    table.zero_()
+    table[pad_id + 1 :, :used] = _LOUD * _SPREAD * waves(len(table) - pad_id - 1, rates)
+    embeddings.word_embeddings.weight[:, :used] = 0
+    embeddings.token_type_embeddings.weight.zero_()
+    attention = model.base_model.encoder.layer[0].attention
+    # What a wave is like after the norm that follows the embeddings.
+    variance = _SPREAD**2 * (1 - used / width + (used / width) * _LOUD**2 / 2)
+    height = _LOUD * _SPREAD / math.sqrt(variance)
+    gain = math.sqrt(_SHARP / float((1 - torch.cos(rates)).sum()) * math.sqrt(head)) / height
+    attention.self.query.weight.zero_()
+    attention.self.key.weight.zero_()
+    for number in range(config.num_attention_heads):
+        neighbour = (number // 2 + 1) * (1 if number % 2 else -1)
+        rows = slice(number * head, number * head + used)
+        attention.self.query.weight[rows, :used] = gain * rotation(rates * neighbour)
+        attention.self.key.weight[rows, :used] = gain * torch.eye(used)
+    for module in (attention.self.value, attention.output.dense):
+        nn.init.normal_(module.weight, std=1 / math.sqrt(module.in_features))
+
+
+def wave_rates(count: int) -> Tensor:
+    """Return (count,) angles per place, from the shortest wave to the longest in equal ratios."""
+    turns = torch.tensor([2 * math.pi / _SHORTEST, 2 * math.pi / _LONGEST]).log()
+    return torch.exp(torch.linspace(float(turns[0]), float(turns[1]), count))
+
+
+def waves(positions: int, rates: Tensor) -> Tensor:
+    """Return (positions, 2 * rates): sine and cosine of each rate in turn (after Vaswani et al. 2017, section 3.5)."""
+    angle = torch.arange(positions, dtype=torch.float32)[:, None] * rates
+    return torch.stack([torch.sin(angle), torch.cos(angle)], dim=-1).flatten(1)
+
+
+def rotation(angles: Tensor) -> Tensor:
+    """Return the (2n, 2n) matrix that turns each (sine, cosine) by one of (n,) angles."""
+    sine = 2 * torch.arange(len(angles))
+    cosine = sine + 1
+    matrix = torch.zeros(2 * len(angles), 2 * len(angles))
+    matrix[sine, sine] = matrix[cosine, cosine] = angles.cos()
+    matrix[sine, cosine], matrix[cosine, sine] = angles.sin(), -angles.sin()
+    return matrix
 
 
 def take_body(

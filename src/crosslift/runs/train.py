@@ -8,25 +8,26 @@ loss units, so that accumulation and several processes change the speed, not the
 
 from __future__ import annotations
 
-import json
 import math
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from importlib.util import find_spec
 from types import FrameType
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from torch import Tensor, nn
 
-from crosslift.errors import BrokenRun, Unfinished
+from crosslift.errors import MissingExtra, Unfinished
 from crosslift.runs import checkpoint
 from crosslift.runs.checkpoint import State, Weights
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import autocast_for
+from crosslift.runs.metrics import MetricsLog, metrics_until, require_finite
 from crosslift.runs.progress import Silent, Watch
 from crosslift.runs.settings import Execution, Optimisation
 
@@ -99,7 +100,7 @@ def train(
         label: What the progress is called.
     """
     watch = watch or Silent()
-    accelerator = accelerator or make_accelerator(execution, folder)
+    accelerator = accelerator or make_accelerator(execution)
     steps = work.steps
     device = accelerator.device
     model.to(device)
@@ -115,8 +116,9 @@ def train(
     moments = _evaluation_steps(steps, evaluations) if evaluate else set()
     tracked = accelerator.is_main_process and bool(execution.trackers)
     if tracked:
+        accelerator.project_configuration.logging_dir = str(folder.path)
         accelerator.init_trackers(folder.path.name)
-    log = _Log(folder, start, execution.log_every, accelerator.is_main_process)
+    log = MetricsLog(folder, start, execution.log_every, accelerator.is_main_process)
     began = last_save = time.monotonic()
     save_cost = 0.0
     watch.start(label, steps, start)
@@ -146,6 +148,7 @@ def train(
                 else now - last_save > max(30.0, 20 * save_cost)
             )
             if (due or stopping.asked) and step + 1 < steps and accelerator.is_main_process:
+                require_finite(step + 1, terms, norm)
                 memory.save(folder, step + 1, model, optimizer)
                 last_save = time.monotonic()
                 save_cost = last_save - now
@@ -162,8 +165,11 @@ def train(
     return Trained(weights, memory.history, memory.best_step, seconds)
 
 
-def make_accelerator(execution: Execution, folder: RunFolder | None = None) -> Accelerator:
+def make_accelerator(execution: Execution) -> Accelerator:
     """Return devices and processes as the machine and `execution` allow."""
+    for tracker in execution.trackers:
+        if find_spec(tracker) is None:
+            raise MissingExtra(tracker, "trackers")
     cpu = not torch.cuda.is_available()
     # Heads leave parts of some encoders unused (a pooler, say); DDP must be told to expect that.
     unused = DistributedDataParallelKwargs(find_unused_parameters=True)
@@ -171,7 +177,7 @@ def make_accelerator(execution: Execution, folder: RunFolder | None = None) -> A
         kwargs_handlers=[unused],
         cpu=cpu,
         log_with=list(execution.trackers) or None,
-        project_dir=folder.path if folder else None,
+        project_dir=".",  # accelerate wants one before the run folder is known; `train` sets it
     )
 
 
@@ -318,68 +324,13 @@ def _resume(
         if passed_over:
             watch.say("No whole checkpoint is left: starting from the beginning.")
         return 0
-    rows = _metrics_until(folder, state.step)
+    rows = metrics_until(folder, state.step)
     history = [{"step": row["step"], **row["dev"]} for row in rows if "dev" in row]
     model.load_state_dict(state.tensors["model"])
     checkpoint.restore_optimizer(optimizer, state.tensors["optimizer"])
     memory.restore(state, history)
     watch.say(f"Going on from step {state.step}.")
     return state.step
-
-
-def _metrics_until(folder: RunFolder, step: int) -> list[dict[str, Any]]:
-    """Return the logged rows up to a step; a torn last line (the process died) is ignored."""
-    rows = []
-    if folder.metrics.exists():
-        for line in folder.metrics.read_text(encoding="utf-8").split("\n"):
-            try:
-                row = json.loads(line)
-            except ValueError:
-                continue
-            if row["step"] <= step:
-                rows.append(row)
-    return rows
-
-
-class _Log:
-    """metrics.jsonl: means over `every` steps, fetched from the device once per line."""
-
-    def __init__(self, folder: RunFolder, start: int, every: int, writes: bool) -> None:
-        self.folder, self.every, self.writes = folder, every, writes
-        self.waiting: list[tuple[dict[str, Tensor], Tensor]] = []
-        self.lines: list[str] = []
-        self.newest: dict[str, float] = {}
-        self.since = time.monotonic()
-        if writes:
-            kept = _metrics_until(folder, start)
-            folder.metrics.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-
-    def add(self, step: int, terms: dict[str, Tensor], norm: Tensor, rate: float) -> str:
-        """Take in one step; return a note for the screen when a line was due."""
-        self.waiting.append((terms, norm))
-        if step % self.every and step != 1:
-            return ""
-        names = sorted({name for seen, _ in self.waiting for name in seen})
-        count = len(self.waiting)
-        means = {name: float(sum(seen[name] for seen, _ in self.waiting if name in seen)) / count for name in names}
-        loss, norm_mean = sum(means.values()), float(sum(n for _, n in self.waiting)) / count
-        if not (math.isfinite(loss) and math.isfinite(norm_mean)):
-            raise BrokenRun(
-                f"The loss is not finite at step {step} ({', '.join(f'{k} {v:g}' for k, v in means.items())}).",
-                "Lower --learning-rate, or raise --warmup; the last checkpoint is kept.",
-            )
-        now = time.monotonic()
-        self.newest = {"loss": loss, **means, "grad_norm": norm_mean, "rate": rate}
-        self.newest["steps_per_second"] = count / max(now - self.since, 1e-9)
-        self.since, self.waiting = now, []
-        self.write({"step": step, **self.newest})
-        return f"loss {loss:.3f}"
-
-    def write(self, row: dict[str, object]) -> None:
-        """Append a row."""
-        if self.writes:
-            with self.folder.metrics.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(row) + "\n")
 
 
 class _Stop:
