@@ -1,5 +1,7 @@
 """Method × model family × task kind: adding a method is one row in `METHOD_ROWS`."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -14,7 +16,6 @@ SYNONYMS = str(Path(__file__).parent / "methods" / "synonyms.tsv")
 
 METHOD_ROWS = {
     "finetune": {},
-    # robust and ear: every variant and family is tested beside the method; here one of each.
     "robust": {"synonyms": SYNONYMS},
     "ear": {"synonyms": SYNONYMS},
 }

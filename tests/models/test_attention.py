@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForSequenceClassification
+from transformers import AlbertConfig, AlbertModel, AutoModel, AutoModelForSequenceClassification
 
 from crosslift.errors import BadInput
-from crosslift.models.attention import FAMILIES, disturbed, layer_attention
-from tests.tiny_models import save_encoder
+from crosslift.models.attention import disturbed, layer_attention
+from tests.tiny_models import FAMILIES, config_for, save_encoder, tokenizer_for
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +43,12 @@ def test_attention_equals_eagers(family, layer, folder):
     queries = real[:, None, :, None].expand_as(got)
     torch.testing.assert_close(got[queries], wanted.attentions[layer - 1][queries], atol=1e-6, rtol=0)
     torch.testing.assert_close(taken.embeddings[real], wanted.hidden_states[0][real], atol=1e-6, rtol=0)
-    torch.testing.assert_close(taken.hidden[real], wanted.hidden_states[layer][real], atol=1e-5, rtol=0)
+    # These two put a norm behind their last layer, which transformers counts in.
+    if layer == 1 or family not in ("modernbert", "gemma3"):
+        torch.testing.assert_close(taken.hidden[real], wanted.hidden_states[layer][real], atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("family", ["bert", "distilbert", "mpnet"])
+@pytest.mark.parametrize("family", ["bert", "distilbert", "mpnet", "modernbert", "gemma3"])
 def test_gradients_of_the_attention_equal_eagers(family, folder):
     grads = []
     for implementation in ("eager", None):
@@ -83,14 +85,21 @@ def test_hooks_are_gone_after_the_context(folder):
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
 
 
-@pytest.mark.parametrize("family", ["modernbert", "gemma3"])
-def test_a_family_whose_attention_cannot_be_read_says_so_and_still_gives_hidden_states(family, folder):
-    model = AutoModel.from_pretrained(folder(family)).eval()
-    with pytest.raises(BadInput, match="cannot be read yet"), layer_attention(model, 1):
+def test_a_family_whose_attention_cannot_be_read_says_so_and_names_those_that_can():
+    config = AlbertConfig(hidden_size=32, num_attention_heads=2, embedding_size=16, intermediate_size=64)
+    with pytest.raises(BadInput, match='of a "albert" model cannot be read'), layer_attention(AlbertModel(config), 1):
         pass
-    with layer_attention(model, 1, attention=False) as taken, torch.no_grad():
-        wanted = model(**batch(), output_hidden_states=True)
-    torch.testing.assert_close(taken.embeddings, wanted.hidden_states[0])
+
+
+def test_a_window_of_local_attention_is_kept():
+    config = config_for("modernbert", tokenizer_for("modernbert"))
+    config.num_hidden_layers, config.layer_types = 2, ["full_attention", "sliding_attention"]
+    config.local_attention = 4
+    model = AutoModel.from_config(config).eval()
+    with layer_attention(model, 2) as taken, torch.no_grad():
+        model(**batch())
+    seen = taken.attention(batch()["attention_mask"])[0, 0] > 0
+    assert seen.sum(1).tolist() == [3, 4, 5, 5, 5, 4, 3]
 
 
 def test_noise_on_the_embeddings_is_a_shifted_embedding(folder):

@@ -258,6 +258,10 @@ def test_the_command_runs_a_config_file_and_says_what_is_wrong(files, tmp_path, 
     assert "model" in capsys.readouterr().err
     assert main(["--config", str(tmp_path / "c.json"), "--set", "stepps=3"]) == 2
     assert 'Did you mean "steps"?' in capsys.readouterr().err
+    again = ["--set", "overwrite=true", "--set", "body=none", "--set", "evaluations=1", "--set", "seed=2"]
+    assert main(["--config", str(tmp_path / "c.json"), *again]) == 0
+    assert main(["--config", str(tmp_path / "c.json"), "--set", "seed=two"]) == 2
+    assert 'seed is a number, not "two"' in capsys.readouterr().err
 
 
 def test_a_loss_that_is_not_finite_stops_the_run(files, tmp_path):

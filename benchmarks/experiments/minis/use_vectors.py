@@ -77,9 +77,11 @@ class Encoder:
         near = torch.where(inside, near, count)  # row `count` is zero
         words = self.table[ids]
         seen = [words]
-        for n, left in SPANS:
+        # One norm over the inputs of all three convolutions together.
+        inputs = torch.cat([words @ w[f"proj{n}"] + w[f"proj_b{n}"] for n, _ in SPANS], 1)
+        gain, shift = (torch.cat([w[f"{name}{n}"].flatten() for n, _ in SPANS]) for name in ("ln_g", "ln_b"))
+        for x, (n, left) in zip(self._norm(inputs, gain, shift).split(FILTERS, 1), SPANS, strict=True):
             columns = near[:, 2 - left : 2 - left + n]
-            x = self._norm(words @ w[f"proj{n}"] + w[f"proj_b{n}"], w[f"ln_g{n}"], w[f"ln_b{n}"])
             for layer in (1, 2):
                 x = torch.relu(_windows(x, columns) @ w[f"w{layer}_{n}"] + w[f"b{layer}_{n}"]) + x
             seen.append(x)
@@ -94,7 +96,7 @@ class Encoder:
 
     def _norm(self, x: Tensor, gain: Tensor, shift: Tensor) -> Tensor:
         x = x - x.mean(-1, keepdim=True)
-        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + self.epsilon) * gain.flatten() + shift.flatten()
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + self.epsilon) * gain + shift
 
 
 def _windows(x: Tensor, columns: Tensor) -> Tensor:

@@ -120,7 +120,7 @@ def part_of(synonyms: Mapping[str, tuple[str, ...]], scale: float) -> Synonyms:
     return {word: others for word, others in synonyms.items() if word in kept}
 
 
-def neighbours(words: Sequence[str], vectors: NDArray[np.float32], count: int = 8) -> Synonyms:
+def neighbours(words: Sequence[str], vectors: NDArray[np.floating], count: int = 8) -> Synonyms:
     """Return the nearest words of each word by cosine: synonyms for a language that has no dictionary.
 
     Args:

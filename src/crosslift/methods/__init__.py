@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 METHODS = {
     "finetune": "crosslift.methods.finetune:Finetune",
+    "robust": "crosslift.methods.robust:Robust",
+    "ear": "crosslift.methods.ear:Ear",
 }
 """Method name -> where its class is; imported when it is used, so that `--help` stays light."""
 
@@ -24,7 +26,8 @@ METHODS = {
 class Method(Protocol):
     """Source-language examples, batched and turned into a loss.
 
-    `Method(settings, task, tokenizer, examples)` tokenises once. Attributes and calls:
+    `Method(settings, task, tokenizer, examples)` tokenises once. A method that needs the run's seed or the
+    untrained model also has `prepare(model, seed)`, called once before training. Attributes and calls:
     """
 
     title: ClassVar[str]

@@ -24,6 +24,7 @@ class Taken:
     """What one forward pass left behind."""
 
     heads: int
+    scaling: float | None = None
     caught: dict[str, Tensor] = field(default_factory=dict)
 
     @property
@@ -33,7 +34,7 @@ class Taken:
 
     @property
     def hidden(self) -> Tensor:
-        """What the chosen layer gave: (batch, length, width)."""
+        """What the chosen layer gave, before any norm behind the last layer: (batch, length, width)."""
         return self.caught["hidden"]
 
     def attention(self, mask: Tensor) -> Tensor:
@@ -42,29 +43,52 @@ class Taken:
         Args:
             mask: (batch, length) 1 = a real token. Padded keys get no attention; padded queries still have rows.
         """
-        if "probabilities" in self.caught:
-            return self.caught["probabilities"].float()
-        return attention_probabilities(self.caught["query"], self.caught["key"], mask, self.heads)
+        caught = self.caught
+        if "probabilities" in caught:
+            return caught["probabilities"].float()
+        visible = mask.bool()[:, None, None, :]
+        if "cos" not in caught:
+            q, k = (_by_head(caught[name], self.heads) for name in ("query", "key"))
+            return attention_probabilities(q, k, visible)
+        if "qkv" in caught:
+            q, k, _ = (_by_head(part, self.heads) for part in caught["qkv"].chunk(3, dim=-1))
+        else:
+            q, k = caught["query"], caught["key"]
+        # A window, where the layer has one, is in the mask that it was given.
+        window = caught.get("mask")
+        if window is not None:
+            visible = visible & (window if window.dtype == torch.bool else window > torch.finfo(window.dtype).min / 2)
+        q, k = (_rotated(part.float(), caught["cos"].float(), caught["sin"].float()) for part in (q, k))
+        return attention_probabilities(q, k, visible, self.scaling)
 
 
-def attention_probabilities(query: Tensor, key: Tensor, mask: Tensor, heads: int) -> Tensor:
-    """Return softmax(Q Kᵀ / √d) over real keys, in float32 whatever autocast says.
+def attention_probabilities(query: Tensor, key: Tensor, visible: Tensor, scaling: float | None = None) -> Tensor:
+    """Return softmax(Q Kᵀ · scaling) over visible keys, in float32 whatever autocast says.
 
     Args:
-        query: (batch, length, heads · d).
-        key: (batch, length, heads · d).
-        mask: (batch, length) 1 = a real token.
-        heads: Number of heads.
+        query: (batch, heads, length, d).
+        key: (batch, heads or fewer, length, d); neighbouring heads share a key where there are fewer.
+        visible: (batch, 1, 1 or length, length) whether a query may see a key.
+        scaling: Default: 1 / √d.
 
     Returns:
         (batch, heads, length, length).
     """
     with torch.autocast(query.device.type, enabled=False):
-        shape = (*query.shape[:2], heads, -1)
-        q, k = (part.float().view(shape).transpose(1, 2) for part in (query, key))
-        scores: Tensor = q @ k.transpose(2, 3) * q.shape[-1] ** -0.5
-        hidden = (mask == 0)[:, None, None, :]
-        return scores.masked_fill(hidden, torch.finfo(torch.float32).min).softmax(-1)
+        shared = key.float().repeat_interleave(query.shape[1] // key.shape[1], dim=1)
+        scores = query.float() @ shared.transpose(2, 3) * (scaling or query.shape[-1] ** -0.5)
+        return scores.masked_fill(~visible, torch.finfo(torch.float32).min).softmax(-1)
+
+
+def _by_head(states: Tensor, heads: int) -> Tensor:
+    """Cut (batch, length, heads · d) into (batch, heads, length, d)."""
+    return states.view(*states.shape[:2], heads, -1).transpose(1, 2)
+
+
+def _rotated(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Turn queries or keys by their positions: (batch, heads, length, d), angles (batch, length, d)."""
+    left, right = states.chunk(2, dim=-1)
+    return states * cos.unsqueeze(1) + torch.cat([-right, left], dim=-1) * sin.unsqueeze(1)
 
 
 @contextlib.contextmanager
@@ -79,10 +103,10 @@ def layer_attention(model: nn.Module, layer: int, *, attention: bool = True) -> 
         attention: Whether its attention is wanted; hidden states can be had of more families.
 
     Raises:
-        BadInput: This family's attention cannot be read (ModernBERT, Gemma 3).
+        BadInput: The attention or the layers of this family cannot be read.
     """
     parts = _parts(getattr(model, "module", model), layer, attention)
-    taken = Taken(parts.heads)
+    taken = Taken(parts.heads, parts.scaling)
 
     def keep(name: str) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:  # noqa: ANN401  torch's signature
@@ -96,17 +120,23 @@ def layer_attention(model: nn.Module, layer: int, *, attention: bool = True) -> 
 
         return hook
 
+    def keep_rotation(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        taken.caught["cos"], taken.caught["sin"] = kwargs["position_embeddings"]
+        taken.caught.pop("mask", None)
+        if kwargs.get("attention_mask") is not None:
+            taken.caught["mask"] = kwargs["attention_mask"]
+
     handles = [
         parts.first.register_forward_pre_hook(keep_input("embeddings"), with_kwargs=True),
         parts.last.register_forward_hook(keep("hidden")),
     ]
-    if attention and parts.probabilities is not None:
-        handles.append(parts.probabilities.register_forward_pre_hook(keep_input("probabilities"), with_kwargs=True))
-    elif attention:
-        assert parts.query is not None
-        assert parts.key is not None
-        handles.append(parts.query.register_forward_hook(keep("query")))
-        handles.append(parts.key.register_forward_hook(keep("key")))
+    if attention:
+        for name, part in parts.outputs.items():
+            handles.append(part.register_forward_hook(keep(name)))
+        if parts.probabilities is not None:
+            handles.append(parts.probabilities.register_forward_pre_hook(keep_input("probabilities"), with_kwargs=True))
+        if parts.rotating is not None:
+            handles.append(parts.rotating.register_forward_pre_hook(keep_rotation, with_kwargs=True))
     try:
         yield taken
     finally:
@@ -116,14 +146,29 @@ def layer_attention(model: nn.Module, layer: int, *, attention: bool = True) -> 
 
 @dataclass(frozen=True)
 class _Parts:
-    """Where to listen: the module that reads the embeddings, the one whose output is the layer's, and its inside."""
+    """Where to listen.
+
+    Attributes:
+        first: Reads the embeddings.
+        last: Its output is the layer's.
+        heads: Number of heads.
+        outputs: Name -> module of the layer whose output is wanted: `query` and `key`, or `qkv`.
+        probabilities: Module whose input is the attention, for attention that is never fused.
+        rotating: Module that is given rotary positions and the mask.
+        scaling: Of the scores, where it is not 1 / √d.
+    """
 
     first: nn.Module
     last: nn.Module
     heads: int
-    query: nn.Module | None = None
-    key: nn.Module | None = None
+    outputs: dict[str, nn.Module] = field(default_factory=dict)
     probabilities: nn.Module | None = None
+    rotating: nn.Module | None = None
+    scaling: float | None = None
+
+
+FAMILIES = (*_BERTS, "distilbert", "mpnet", "xlm", "modernbert", "gemma3_text")
+"""Families (`model_type`) whose attention can be read."""
 
 
 def _parts(model: nn.Module, layer: int, attention: bool) -> _Parts:
@@ -133,29 +178,29 @@ def _parts(model: nn.Module, layer: int, attention: bool) -> _Parts:
     if family == "xlm":
         at = _index(layer, len(base.attentions))
         own = base.attentions[at]
-        return _Parts(base.attentions[0], base.layer_norm2[at], heads, own.q_lin, own.k_lin)
+        return _Parts(base.attentions[0], base.layer_norm2[at], heads, {"query": own.q_lin, "key": own.k_lin})
     layers = _layers(base)
-    if layers is None:
-        raise BadInput(f'The layers of a "{family}" model cannot be read.', f"Families: {', '.join(FAMILIES)}.")
+    if layers is None or (attention and family not in FAMILIES):
+        raise BadInput(
+            f'The {"layers" if layers is None else "attention"} of a "{family}" model cannot be read.',
+            f"Use one of {', '.join(FAMILIES)}.",
+        )
     own = layers[_index(layer, len(layers))]
-    if family in _BERTS:
-        inside = own.attention.self
-        return _Parts(layers[0], own, heads, inside.query, inside.key)
+    if not attention:
+        return _Parts(layers[0], own, heads)
     if family == "distilbert":
-        return _Parts(layers[0], own, heads, own.attention.q_lin, own.attention.k_lin)
+        return _Parts(layers[0], own, heads, {"query": own.attention.q_lin, "key": own.attention.k_lin})
     if family == "mpnet":
         # Its attention is never fused and adds a position bias: what enters the dropout is what we want.
         return _Parts(layers[0], own, heads, probabilities=own.attention.attn.dropout)
-    if attention:
-        raise BadInput(
-            f'The attention of a "{family}" model cannot be read yet.',
-            f"Use one of {', '.join(FAMILIES)}; for ear: --pull sentence or --pull none.",
-        )
-    return _Parts(layers[0], own, heads)
-
-
-FAMILIES = (*_BERTS, "distilbert", "mpnet", "xlm")
-"""Families (`model_type`) whose attention can be read."""
+    if family == "modernbert":
+        return _Parts(layers[0], own, heads, {"qkv": own.attn.Wqkv}, rotating=own.attn)
+    if family == "gemma3_text":
+        inside = own.self_attn
+        outputs = {"query": inside.q_norm, "key": inside.k_norm}
+        return _Parts(layers[0], own, heads, outputs, rotating=inside, scaling=inside.scaling)
+    inside = own.attention.self
+    return _Parts(layers[0], own, heads, {"query": inside.query, "key": inside.key})
 
 
 def _layers(base: Any) -> Any:  # noqa: ANN401  a list of layers, or None

@@ -297,6 +297,17 @@ def _text(path: str | Path | None) -> str | None:
     return None if path is None else str(path)
 
 
+def _given(name: str, value: str) -> object:
+    """Return an argument of `pretrain` from its text; settings are converted later."""
+    if value == "none":
+        return None
+    numbers: dict[str, type[int | float]] = {"max_minutes": float, "seed": int, "evaluations": int, "processes": int}
+    try:
+        return numbers[name](value) if name in numbers else value
+    except ValueError:
+        raise BadInput(f'{name} is a number, not "{value}".') from None
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a pretraining described by a JSON file: the arguments of `pretrain` by name."""
     parser = argparse.ArgumentParser(description=main.__doc__)
@@ -306,9 +317,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     watch = Lines(every=10.0)
     try:
         given = json.loads(options.config.read_text(encoding="utf-8"))
-        given |= dict(item.split("=", 1) for item in options.set)
-        if given.get("max_minutes") is not None:
-            given["max_minutes"] = float(given["max_minutes"])
+        given |= {name: _given(name, value) for name, value in (item.split("=", 1) for item in options.set)}
         done = pretrain(watch=watch, **given)
     except CrossliftError as error:
         watch.say(str(error))

@@ -1,0 +1,308 @@
+"""EAR: its terms by hand, its word grids, and what may not change anything (padding, batches, x = xᵃ)."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import crosslift as xl
+from crosslift.data.examples import Examples
+from crosslift.errors import BadInput, BrokenRun
+from crosslift.methods.ear import (
+    Ear,
+    Settings,
+    attention_pull,
+    embedding_push,
+    mean_pool,
+    sentence_pull,
+    word_attention,
+)
+from crosslift.models.load import load_model
+from crosslift.tasks import task_for
+from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
+from tests.tiny_data import MAKERS, classification
+from tests.tiny_models import save_encoder
+
+SYNONYMS = str(Path(__file__).with_name("synonyms.tsv"))
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    return {family: save_encoder(tmp_path_factory.mktemp(family), family) for family in ("bert", "xlm-roberta")}
+
+
+def made(folders, kind="classification", family="bert", examples=None, seed=3, **settings):
+    examples = examples or MAKERS[kind](12, seed=1)
+    tokenizer = wordpiece_tokenizer() if family == "bert" else unigram_tokenizer()
+    task = task_for(examples, None, max_length=64, **({"stride": 16} if kind == "qa" else {}))
+    model = load_model(str(folders[family]), task, head_seed=1).eval()
+    method = Ear(Settings(**{"synonyms": SYNONYMS, **settings}), task, tokenizer, examples)
+    method.prepare(model, seed)
+    return method, model
+
+
+# --- the terms by hand
+
+
+def test_push_is_minus_the_squared_distance():
+    x, xa = torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.tensor([[0.0, 4.0], [3.0, 0.0]])
+    # distances: 1 + 4 = 5 and 9
+    assert embedding_push(x, xa, "sum").item() == pytest.approx(-7.0)
+    assert embedding_push(x, xa, "mean").item() == pytest.approx(-3.5)
+    assert embedding_push(x, xa, "sum", margin=6.0).item() == pytest.approx(-(5 + 6) / 2)
+    assert sentence_pull(x, xa, "sum").item() == pytest.approx(7.0)
+
+
+def test_beyond_the_margin_the_push_has_no_gradient():
+    x = torch.tensor([[2.0, 0.0]], requires_grad=True)
+    embedding_push(x, torch.zeros(1, 2), "sum", margin=1.0).backward()
+    assert torch.equal(x.grad, torch.zeros(1, 2))
+
+
+def test_pull_counts_cells_present_in_both():
+    x, xa = torch.zeros(2, 1, 2, 2), torch.zeros(2, 1, 2, 2)
+    x[0, 0] = torch.tensor([[0.5, 0.5], [1.0, 0.0]])
+    xa[0, 0] = torch.tensor([[0.0, 1.0], [1.0, 0.0]])
+    x[1, 0] = torch.tensor([[0.2, 9.0], [9.0, 9.0]])
+    present = torch.tensor([[True, True], [True, False]])
+    # example 1: 0.25 + 0.25 over 4 cells; example 2: 0.04 over its 1 valid cell
+    assert attention_pull(x, xa, present, "sum").item() == pytest.approx((0.5 + 0.04) / 2)
+    assert attention_pull(x, xa, present, "mean").item() == pytest.approx((0.125 + 0.04) / 2)
+
+
+def test_pull_averages_over_heads():
+    x = torch.stack([torch.full((1, 2, 2), 0.5), torch.zeros(1, 2, 2)], dim=1)
+    present = torch.ones(1, 2, dtype=torch.bool)
+    assert attention_pull(x, torch.zeros_like(x), present, "sum").item() == pytest.approx(4 * 0.25 / 2)
+
+
+def test_words_sum_over_key_pieces_and_average_over_query_pieces():
+    tokens = torch.tensor([[0.2, 0.3, 0.5], [0.6, 0.2, 0.2], [0.0, 1.0, 0.0]])[None, None]
+    first, stop = torch.tensor([[0, 2, -1]]), torch.tensor([[2, 3, -1]])
+    words = word_attention(tokens, first, stop)
+    wanted = torch.tensor([[0.65, 0.35, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    torch.testing.assert_close(words[0, 0], wanted)
+
+
+def test_a_synonym_of_more_pieces_does_not_shift_the_grid():
+    # Three words; in xᵃ the first is two pieces. Word for word, attention is the same; index by index it is not.
+    x = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]])[None, None]
+    split = torch.tensor([[0.4, 0.2, 0.3, 0.1], [0.3, 0.3, 0.3, 0.1], [0.1, 0.1, 0.7, 0.1], [0.05, 0.05, 0.2, 0.7]])[
+        None, None
+    ]
+    words_x = word_attention(x, torch.tensor([[0, 1, 2]]), torch.tensor([[1, 2, 3]]))
+    words_a = word_attention(split, torch.tensor([[0, 2, 3]]), torch.tensor([[2, 3, 4]]))
+    present = torch.ones(1, 3, dtype=torch.bool)
+    assert attention_pull(words_x, words_a, present).item() == pytest.approx(0, abs=1e-12)
+    assert (x - split[..., :3, :3]).square().mean().item() > 0.01
+
+
+def test_gradients_of_all_terms_are_right():
+    torch.manual_seed(0)
+    double = {"dtype": torch.float64, "requires_grad": True}
+    x, xa = torch.randn(2, 5, **double), torch.randn(2, 5, **double)
+    assert torch.autograd.gradcheck(lambda a, b: embedding_push(a, b, "sum"), (x, xa))
+    tokens = torch.rand(2, 2, 4, 4, **double)
+    first, stop = torch.tensor([[0, 2], [0, -1]]), torch.tensor([[2, 4], [1, -1]])
+
+    def pull(a, b):
+        return attention_pull(word_attention(a, first, stop), word_attention(b, first, stop), first >= 0)
+
+    assert torch.autograd.gradcheck(pull, (tokens, torch.rand(2, 2, 4, 4, **double)))
+
+
+def test_padding_is_not_pooled():
+    hidden, mask = torch.randn(2, 4, 3), torch.tensor([[1, 1, 0, 0], [1, 1, 1, 0]])
+    torch.testing.assert_close(mean_pool(hidden, mask)[0], hidden[0, :2].mean(0))
+
+
+# --- the method on a model
+
+
+@pytest.mark.parametrize("kind", list(MAKERS))
+def test_push_and_pull_are_exactly_zero_when_nothing_is_replaced(kind, folders):
+    method, model = made(folders, kind, rate=0.0, preset="paper")
+    terms = method.loss(model, method.batch(np.arange(6), 0))
+    assert terms["apt"].item() == 0
+    assert terms["ept"].item() == 0
+    assert terms["ce"].item() == terms["ce_augmented"].item() > 0
+
+
+@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize("family", ["bert", "xlm-roberta"])
+def test_padding_changes_nothing(kind, family, folders):
+    method, model = made(folders, kind, family)
+    batch = method.batch(np.arange(6), 0)
+    wider = dict(batch)
+    for name, fill in (("input_ids", method.data.pad_id), ("attention_mask", 0), ("token_type_ids", 0)):
+        if name in batch:
+            wider[name] = torch.nn.functional.pad(batch[name], (0, 8), value=fill)
+    if kind == "tagging":
+        wider["labels"] = torch.nn.functional.pad(batch["labels"], (0, 8), value=-100)
+    for name in ("word_first", "word_stop"):
+        wider[name] = torch.nn.functional.pad(batch[name], (0, 3), value=-1)
+    with torch.no_grad():
+        terms, same = method.loss(model, batch), method.loss(model, wider)
+    assert terms["apt"] > 0 > terms["ept"]
+    for name in terms:
+        torch.testing.assert_close(terms[name], same[name], atol=1e-6, rtol=1e-4)
+
+
+def test_one_forward_gives_what_two_separate_ones_give(folders):
+    method, model = made(folders, preset="paper")
+    batch = method.batch(np.arange(6), 0)
+    with torch.no_grad():
+        terms = method.loss(model, batch)
+        sides = []
+        for part in (slice(0, 6), slice(6, 12)):
+            inputs = {name: batch[name][part] for name in ("input_ids", "attention_mask", "token_type_ids")}
+            sides.append(model(**inputs, output_hidden_states=True))
+        masks = batch["attention_mask"].split(6)
+        pooled = [mean_pool(side.hidden_states[0], mask) for side, mask in zip(sides, masks, strict=True)]
+        ce = torch.nn.functional.cross_entropy(sides[1].logits, batch["labels"][6:])
+    torch.testing.assert_close(terms["ce_augmented"], ce)
+    torch.testing.assert_close(terms["ept"], -(pooled[0] - pooled[1]).square().sum(-1).mean())
+
+
+def test_what_is_drawn_for_a_row_depends_on_seed_step_and_row_alone(folders):
+    method, _ = made(folders, seed=3)
+    again, _ = made(folders, seed=3)
+    other, _ = made(folders, seed=4)
+    rows = np.arange(6)
+
+    def text(method, rows, step):
+        return list(method.data.draw(rows, step)[0].texts)
+
+    assert text(method, rows, 5) == text(again, rows, 5)
+    assert text(method, rows, 5)[2:4] == text(method, rows[2:4], 5)
+    assert text(method, rows, 5) != text(method, rows, 6)
+    assert text(method, rows, 5) != text(other, rows, 5)
+
+
+def test_micro_batches_add_up_to_the_whole_batch(folders):
+    method, model = made(folders)
+    with torch.no_grad():
+        whole = method.loss(model, method.batch(np.arange(6), 0))
+        parts = [method.loss(model, method.batch(rows, 0)) for rows in (np.arange(2), np.arange(2, 6))]
+    for name in whole:
+        torch.testing.assert_close(whole[name], (2 * parts[0][name] + 4 * parts[1][name]) / 6, atol=1e-6, rtol=1e-4)
+
+
+def test_words_of_pairs_are_matched_on_both_sides(folders):
+    method, _ = made(folders, examples=classification(12, seed=1, pairs=True))
+    batch = method.batch(np.arange(6), 0)
+    first, stop = batch["word_first"], batch["word_stop"]
+    assert ((first >= 0).sum(1)[:6] == (first >= 0).sum(1)[6:]).all()
+    # Words with their special tokens cover every real token once.
+    assert ((stop - first).sum(1) == batch["attention_mask"].sum(1)).all()
+
+
+def test_an_answer_keeps_its_text_and_moves_with_the_words_before_it(folders):
+    method, _ = made(folders, "qa", rate=1.0)
+    rows = np.arange(12)
+    new, _ = method.data.draw(rows, 0)
+    assert any(a != b for a, b in zip(new.pairs, method.data.examples.pairs, strict=True))
+    for context, (answer,), old in zip(new.pairs, new.labels, method.data.examples.labels, strict=True):
+        assert context[answer.start : answer.start + len(answer.text)] == answer.text == old[0].text
+
+
+def test_tags_stay_with_their_words(folders):
+    method, _ = made(folders, "tagging", rate=1.0)
+    new, _ = method.data.draw(np.arange(12), 0)
+    for i in range(12):
+        tagged = [word for word, tag in zip(new.words(i), new.labels[i], strict=True) if tag == "B-LOC"]
+        old = method.data.examples
+        assert tagged == [word for word, tag in zip(old.words(i), old.labels[i], strict=True) if tag == "B-LOC"]
+        assert "saw" not in new.words(i)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("tagging", {"max_length": 24}), ("qa", {"max_length": 40, "stride": 8})]
+)
+def test_a_long_text_keeps_its_labels_in_both_and_has_no_pull(kind, options, folders):
+    examples = MAKERS[kind](12, seed=1)
+    task = task_for(examples, None, **options)
+    model = load_model(str(folders["bert"]), task, head_seed=1).eval()
+    method = Ear(Settings(synonyms=SYNONYMS, rate=1.0), task, wordpiece_tokenizer(), examples)
+    method.prepare(model, 1)
+    rows = np.arange(len(method.lengths))
+    assert len(rows) > len(examples)
+    batch = method.batch(rows, 0)
+    cut = np.bincount(method.data.encoded.example_of)[method.data.encoded.example_of] > 1
+    assert (batch["word_first"][: len(rows)][torch.from_numpy(cut)] == -1).all()
+    assert all(torch.isfinite(term) for term in method.loss(model, batch).values())
+
+
+def test_presets_set_weights_and_reductions(folders):
+    rows = np.arange(6)
+    terms = {}
+    for preset in ("default", "paper", "released"):
+        method, model = made(folders, preset=preset, exact=True, unprotected=True)
+        with torch.no_grad():
+            terms[preset] = method.loss(model, method.batch(rows, 0))
+            batch = method.batch(rows, 0)
+    width = model.config.hidden_size
+    assert terms["paper"]["ept"].item() == pytest.approx(width * terms["default"]["ept"].item(), rel=1e-4)
+    assert terms["released"]["ept"].item() == pytest.approx(0.1 * terms["default"]["ept"].item(), rel=1e-4)
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+    model.set_attn_implementation("eager")
+    with torch.no_grad():
+        attention = model(**inputs, output_attentions=True).attentions[1]
+    wanted = (attention[:6] - attention[6:]).square().mean()
+    torch.testing.assert_close(terms["released"]["apt"], wanted, atol=1e-8, rtol=1e-3)
+
+
+def test_ablations_have_the_terms_they_name(folders):
+    def terms(**settings):
+        method, model = made(folders, **settings)
+        return set(method.loss(model, method.batch(np.arange(4), 0)))
+
+    assert terms() == {"ce", "ce_augmented", "ept", "apt"}
+    assert terms(push="none") == {"ce", "ce_augmented", "apt"}
+    assert terms(pull="none") == {"ce", "ce_augmented", "ept"}
+    assert terms(pull="sentence") == {"ce", "ce_augmented", "ept", "srpt"}
+    assert terms(push="noise", synonyms="neighbours") == {"ce", "ce_augmented", "apt"}
+
+
+def test_noise_is_on_the_second_half_alone(folders):
+    method, model = made(folders, push="noise", noise=0.5)
+    batch = method.batch(np.arange(4), 0)
+    assert torch.equal(*batch["input_ids"].chunk(2))
+    with torch.no_grad():
+        terms = method.loss(model, batch)
+        quiet = Ear.loss(made(folders, push="noise", noise=0.0)[0], model, batch)
+    assert terms["ce"].item() == pytest.approx(quiet["ce"].item())
+    assert terms["ce_augmented"].item() != pytest.approx(quiet["ce_augmented"].item())
+    assert quiet["apt"].item() == 0 < terms["apt"].item()
+
+
+def test_a_push_that_ran_away_stops_the_run(folders):
+    method, model = made(folders, stop_at=1e-9)
+    with pytest.raises(BrokenRun, match=r"run away.*\n.*--margin"):
+        method.loss(model, method.batch(np.arange(4), 0))
+
+
+def test_neighbours_come_from_the_models_own_embeddings(folders):
+    # Words that the tiny vocabulary holds whole.
+    texts = ["the dog is over the fox", "the capital of the dog", "in the fox was the capital"]
+    examples = Examples("classification", "en", ["a", "b", "c"], texts, labels=["x", "y", "x"], name="whole-words")
+    method, _ = made(folders, examples=examples, synonyms="neighbours", rate=1.0)
+    new, _ = method.data.draw(np.arange(3), 0)
+    assert list(new.texts) != texts
+    assert {word for text in new.texts for word in text.split()} <= {w for text in texts for w in text.split()}
+
+
+def test_a_dictionary_without_any_word_of_the_data_is_an_error(folders, tmp_path):
+    (tmp_path / "s.tsv").write_text("zebra\thorse\n")
+    with pytest.raises(BadInput, match="No word of tiny-colours has a synonym"):
+        made(folders, synonyms=str(tmp_path / "s.tsv"))
+
+
+def test_the_same_seed_gives_the_same_weights_again(folders, tmp_path):
+    options = {"model": folders["bert"], "data": classification(16), "dev": classification(6), "steps": 3}
+    options |= {"batch_size": 8, "synonyms": SYNONYMS, "evaluations": 1}
+    first, again = (
+        xl.fit("ear", out=tmp_path / name, **options).model / "model.safetensors" for name in ("first", "again")
+    )
+    assert first.read_bytes() == again.read_bytes()

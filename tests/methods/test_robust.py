@@ -1,0 +1,173 @@
+"""Robust fine-tuning: each variant's loss against a plain reference."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+import crosslift as xl
+from crosslift.errors import BadInput
+from crosslift.methods.robust import Robust, Settings, ascend, symmetric_kl, uniform_in_ball
+from crosslift.models.attention import disturbed
+from crosslift.models.forward import forward
+from crosslift.models.load import load_model
+from crosslift.tasks import task_for
+from tests.tiny import wordpiece_tokenizer
+from tests.tiny_data import MAKERS, classification
+from tests.tiny_models import save_encoder
+
+SYNONYMS = str(Path(__file__).with_name("synonyms.tsv"))
+VARIANTS = ("gaussian", "xtune", "adv", "rs-rp", "rs-da")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return save_encoder(tmp_path_factory.mktemp("bert"), "bert")
+
+
+def made(folder, variant, kind="classification", **settings):
+    examples = MAKERS[kind](12, seed=1)
+    task = task_for(examples, None, max_length=64, **({"stride": 16} if kind == "qa" else {}))
+    model = load_model(str(folder), task, head_seed=1).eval()
+    method = Robust(
+        Settings(variant=variant, **{"synonyms": SYNONYMS, **settings}), task, wordpiece_tokenizer(), examples
+    )
+    method.prepare(model, 3)
+    return method, model
+
+
+def test_symmetric_kl_by_hand():
+    # p = (0.5, 0.5), q = (0.25, 0.75)
+    p, q = torch.tensor([[0.0, 0.0]]), torch.tensor([[0.25, 0.75]]).log()
+    forwards = 0.5 * np.log(0.5 / 0.25) + 0.5 * np.log(0.5 / 0.75)
+    backwards = 0.25 * np.log(0.25 / 0.5) + 0.75 * np.log(0.75 / 0.5)
+    assert symmetric_kl(p, q).item() == pytest.approx(forwards + backwards)
+    assert symmetric_kl(p, q, "element").item() == pytest.approx((forwards + backwards) / 2)
+    assert symmetric_kl(p.expand(3, 2), q.expand(3, 2)).item() == pytest.approx(forwards + backwards)
+
+
+def test_symmetric_kl_stops_the_gradient_of_each_target():
+    p, q = (torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    symmetric_kl(p, q).backward()
+    # d KL(sg t ‖ s) / d s is softmax(s) − softmax(t), averaged over the items.
+    wanted = (p.softmax(-1) - q.softmax(-1)).detach() / 4
+    torch.testing.assert_close(p.grad, wanted, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(q.grad, -wanted, atol=1e-6, rtol=1e-5)
+
+
+def test_points_fill_the_ball_and_padding_stays_zero():
+    torch.manual_seed(0)
+    mask = torch.ones(200, 10, dtype=torch.long)
+    mask[:, 7:] = 0
+    points = uniform_in_ball(mask, 2, 0.5)
+    norms = points.norm(dim=-1)
+    assert norms.max() <= 0.5 + 1e-6
+    assert torch.equal(norms[:, 7:], torch.zeros(200, 3))
+    # In a disc a quarter of the points lies within half the radius.
+    assert (norms[:, :7] < 0.25).float().mean().item() == pytest.approx(0.25, abs=0.05)
+
+
+def test_a_step_goes_uphill_and_stays_in_the_ball():
+    delta = torch.tensor([[[0.0, 0.0], [0.3, 0.0], [0.0, 0.0]]])
+    gradient = torch.tensor([[[0.0, 5.0], [2.0, 0.0], [0.0, 0.0]]])
+    wanted = torch.tensor([[[0.0, 0.4], [0.5, 0.0], [0.0, 0.0]]])
+    torch.testing.assert_close(ascend(delta, gradient, 0.4, 0.5), wanted)
+
+
+@pytest.mark.parametrize("variant", ["gaussian", "rs-rp", "adv"])
+def test_without_noise_it_is_plain_cross_entropy(folder, variant):
+    method, model = made(folder, variant, sigma=0.0, radius=0.0)
+    batch = method.batch(np.arange(6), 0)
+    with torch.no_grad():
+        plain = cross_entropy(model(**{k: v for k, v in batch.items() if k != "labels"}).logits, batch["labels"])
+    torch.testing.assert_close(method.loss(model, batch)["ce"], plain)
+
+
+def test_xtune_is_clean_cross_entropy_and_the_divergence_from_noised_logits(folder):
+    method, model = made(folder, "xtune", weight=2.0)
+    batch = method.batch(np.arange(6), 0)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        terms = method.loss(model, batch)
+    torch.manual_seed(5)
+    mask = batch["attention_mask"][:6]
+    noise = torch.randn(*mask.shape, 32) * 0.075 * mask.unsqueeze(-1)
+    half = {name: tensor[:6] for name, tensor in batch.items()}
+    with torch.no_grad():
+        clean = forward(model, half)["logits"]
+        with disturbed(model, noise):
+            noised = forward(model, half)["logits"]
+    torch.testing.assert_close(terms["ce"], cross_entropy(clean, half["labels"]))
+    torch.testing.assert_close(terms["kl"], 2 * symmetric_kl(clean, noised), atol=1e-7, rtol=1e-3)
+    assert terms["kl"] > 0
+
+
+def test_the_worst_case_is_worse_than_a_random_one_and_leaves_no_gradients(folder):
+    hurt = {}
+    for variant, settings in (("rs-rp", {}), ("adv", {"ascent_steps": 3})):
+        method, model = made(folder, variant, radius=0.5, **settings)
+        batch = method.batch(np.arange(8), 0)
+        losses = []
+        for seed in range(4):
+            torch.manual_seed(seed)
+            losses.append(method.loss(model, batch)["ce"].item())
+        hurt[variant] = losses
+        assert all(p.grad is None for p in model.parameters())
+    assert min(hurt["adv"]) > max(hurt["rs-rp"])
+
+
+def test_the_radius_is_relative_to_the_word_embeddings(folder):
+    method, model = made(folder, "rs-rp", radius=0.2)
+    assert method.radius == pytest.approx(0.2 * model.get_input_embeddings().weight.norm(dim=1).mean().item())
+
+
+def test_rs_da_trains_on_replaced_words_alone(folder):
+    method, _ = made(folder, "rs-da", rate=1.0)
+    batch = method.batch(np.arange(6), 0)
+    plain = method.task.collate(method.encoded, np.arange(6), method.pad_id)
+    assert batch["input_ids"].shape[0] == 6
+    assert batch["input_ids"].tolist() != plain["input_ids"].tolist()
+    assert torch.equal(batch["labels"], plain["labels"])
+
+
+@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_padding_does_not_count(folder, variant, kind):
+    # Without noise, so that the wider batch draws nothing else.
+    method, model = made(folder, variant, kind, sigma=0.0, radius=0.0)
+    batch = method.batch(np.arange(6), 0)
+    wider = dict(batch)
+    for name, fill in (("input_ids", 0), ("attention_mask", 0), ("token_type_ids", 0)):
+        wider[name] = torch.nn.functional.pad(batch[name], (0, 8), value=fill)
+    if kind == "tagging":
+        wider["labels"] = torch.nn.functional.pad(batch["labels"], (0, 8), value=-100)
+    terms, same = method.loss(model, batch), method.loss(model, wider)
+    for name in terms:
+        torch.testing.assert_close(terms[name], same[name], atol=1e-6, rtol=1e-4)
+
+
+def test_xtune_with_synonyms_is_for_classification(folder):
+    method, model = made(folder, "xtune", noise_from="synonyms", rate=1.0)
+    assert method.loss(model, method.batch(np.arange(6), 0))["kl"] > 0
+    with pytest.raises(BadInput, match="--noise-from gaussian"):
+        made(folder, "xtune", "tagging", noise_from="synonyms")
+
+
+@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_variant_trains_every_task(folder, variant, kind, tmp_path):
+    run = xl.fit(
+        "robust", variant=variant, synonyms=SYNONYMS, model=folder, data=MAKERS[kind](16, seed=1),
+        dev=MAKERS[kind](6, seed=2), out=tmp_path / "run", steps=2, batch_size=8, evaluations=1,
+    )  # fmt: skip
+    assert run.model.is_dir()
+
+
+def test_a_seed_gives_the_same_weights_again(folder, tmp_path):
+    options = {"model": folder, "data": classification(16), "dev": classification(6), "steps": 2, "batch_size": 8}
+    first, again = (
+        xl.fit("robust", variant="adv", out=tmp_path / name, **options).model / "model.safetensors" for name in "ab"
+    )
+    assert first.read_bytes() == again.read_bytes()
