@@ -56,7 +56,14 @@ def test_the_commands_of_the_readme_are_understood(words, monkeypatch):
     def reached(*_, **__):
         raise Reached
 
-    for name in ("fit.fit", "evaluate.evaluate", "evaluate.predict", "compare.compare", "demo.demo", "pretrain.pretrain"):
+    for name in (
+        "fit.fit",
+        "evaluate.evaluate",
+        "evaluate.predict",
+        "compare.compare",
+        "demo.demo",
+        "pretrain.pretrain",
+    ):
         monkeypatch.setattr(f"crosslift.runs.{name}", reached)
     with pytest.raises(Reached):
         cli.run(words[1:])

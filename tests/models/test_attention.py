@@ -94,6 +94,7 @@ def test_a_family_whose_attention_cannot_be_read_says_so_and_names_those_that_ca
 def test_a_window_of_local_attention_is_kept():
     config = config_for("modernbert", tokenizer_for("modernbert"))
     config.num_hidden_layers, config.layer_types = 2, ["full_attention", "sliding_attention"]
+    config.global_attn_every_n_layers = 2  # how transformers 5.0 says the same
     config.local_attention = 4
     model = AutoModel.from_config(config).eval()
     with layer_attention(model, 2) as taken, torch.no_grad():

@@ -2,7 +2,8 @@
 
     python explore.py --root FOLDER --arm init=deep --arm init=deep,learning_rate=5e-4,dropout=0,window=64 --out FILE
 
-An arm is `init` (see `STARTS`; `as-is` keeps what `new_encoder` gives) and any settings of `crosslift pretrain`. Every
+An arm is `init` (see `STARTS`; `as-is` keeps what `new_encoder` gives,
+the others draw all layers anew, so that no head starts at a neighbour) and any settings of `crosslift pretrain`. Every
 arm gets the same steps, batches of the same size, and the same held-out windows, in which all chosen pieces are hidden.
 """
 

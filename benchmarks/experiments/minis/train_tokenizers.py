@@ -1,6 +1,6 @@
 """Train the tokenizers of mini-x (unigram, 28,000 pieces, 24 languages) and mini-en (byte-level BPE, 8,192 pieces).
 
-    python train_tokenizers.py --pretraining FOLDER --out FOLDER        # some minutes on 2 cores
+    python train_tokenizers.py --pretraining FOLDER --out FOLDER
 
 They see the text files and the pairs; of the user-interface strings (gettext) only a part, or their words would crowd
 out plain language.

