@@ -1,5 +1,5 @@
 #!/bin/bash
-# Everything of one sitting, in the background of the GPU machine; logs and runs stay under ROOT.
+# Everything, in the background of a GPU machine; logs and runs stay under ROOT.
 #   bash run.sh ROOT MINUTES STEPS-X STEPS-EN STEPS-MLM     (MINUTES from now until all must be written)
 set -u
 encoders=()
