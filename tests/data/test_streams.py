@@ -135,3 +135,9 @@ def test_unigram_loss_is_the_cross_entropy_under_training_frequencies():
     held = np.array([[5, 6, 0]])
     expected = -(np.log(300.1 / 400.3) + np.log(100.1 / 400.3)) / 2  # 0.1 is added to each of 8 - 5 pieces
     assert unigram_loss(train, held, 8, (0, 1, 2, 3, 4)) == pytest.approx(expected)
+
+
+def test_a_special_id_is_never_put_in_as_the_random_piece():
+    ids = torch.full((64, 50), 5)
+    hidden = mask_tokens(ids, 1.0, 4, [0, 1, 2, 3, 4], 6, torch.Generator().manual_seed(0))
+    assert set(hidden.input_ids.unique().tolist()) == {4, 5}

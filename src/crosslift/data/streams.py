@@ -180,11 +180,12 @@ def mask_tokens(
         rate: Share of each row that is chosen.
         mask_id: Id of the mask token.
         special: Ids that are never chosen nor put in.
-        vocabulary: Number of pieces; special ids are taken to be the lowest ones or spread, either works.
+        vocabulary: Number of pieces.
         generator: Random source of the step.
     """
     device = ids.device
-    forbidden = torch.isin(ids, torch.tensor(list(special), device=device))
+    never = torch.tensor(list(special), device=device)
+    forbidden = torch.isin(ids, never)
     scores = torch.rand(ids.shape, generator=generator, device=device).masked_fill_(forbidden, -1.0)
     hidden = max(1, round(rate * ids.shape[1]))
     best, places = scores.topk(hidden, dim=1)
@@ -192,6 +193,7 @@ def mask_tokens(
     targets = original.masked_fill(best < 0, -100)
     fate = torch.rand(places.shape, generator=generator, device=device)
     other = torch.randint(vocabulary, places.shape, generator=generator, device=device)
+    other = torch.where(torch.isin(other, never), original, other)
     shown = torch.where(fate < 0.8, mask_id, torch.where(fate < 0.9, other, original))
     shown = torch.where(best < 0, original, shown)
     return Masked(ids.scatter(1, places, shown), places, targets)
