@@ -3,7 +3,7 @@ import pytest
 
 from crosslift.data import load
 from crosslift.data.conll import find_words
-from crosslift.errors import BadInput
+from tests.refusals import message
 
 XSID = """# text = Is it raining?
 # intent = weather/find
@@ -29,12 +29,6 @@ def write(tmp_path):
         return path
 
     return write
-
-
-def message(path, **options):
-    with pytest.raises(BadInput) as error:
-        load(path, **options)
-    return str(error.value).replace(f"{path.parent}/", "")
 
 
 def test_natural_text_comes_from_the_comment_and_words_are_found_in_it(write):

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from crosslift.data import Answer, load
-from crosslift.errors import BadInput
+from tests.refusals import message
 
 
 def question(id_="q1", text="When?", answers=({"text": "now", "answer_start": 3},), **more):
@@ -19,12 +19,6 @@ def write(tmp_path):
         return path
 
     return write
-
-
-def message(path, **options):
-    with pytest.raises(BadInput) as error:
-        load(path, **options)
-    return str(error.value).replace(f"{path.parent}/", "")
 
 
 def test_questions_contexts_and_answers_are_read(write):

@@ -3,7 +3,8 @@ import json
 import pytest
 
 from crosslift.data import Answer, load
-from crosslift.errors import BadFile, BadInput
+from crosslift.errors import BadFile
+from tests.refusals import message
 
 
 @pytest.fixture
@@ -14,12 +15,6 @@ def write(tmp_path):
         return path
 
     return write
-
-
-def message(path, **options):
-    with pytest.raises(BadInput) as error:
-        load(path, **options)
-    return str(error.value).replace(f"{path.parent}/", "")
 
 
 def test_tsv_with_header_is_understood_by_its_column_names(write):

@@ -108,7 +108,7 @@ def train(
         model.gradient_checkpointing_enable()  # type: ignore[operator]
     autocast = autocast_for(execution.precision, device)
     optimizer = _adamw(model, optimisation, device)
-    memory = _Memory(model)
+    memory = _Memory()
     start = _resume(folder, model, optimizer, memory, watch)
     prepared = accelerator.prepare_model(model)
     if execution.compile:
@@ -256,7 +256,7 @@ def _cpu(model: nn.Module) -> Weights:
 class _Memory:
     """Best and averaged weights so far, and the checkpoints that keep them."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self) -> None:
         self.best: Weights | None = None
         self.average: Weights | None = None
         self.averaged = 0
