@@ -61,10 +61,13 @@ def start(model: PreTrainedModel, init: str, layers: int) -> None:
 
 
 def sample(config: dict, folder: Path) -> tuple[dict[str, list[Path]], Path]:
-    """Write a part of the text and of the pairs; return the files."""
+    """Write a part of the text and of the pairs, where it is not there yet; return the files."""
     from crosslift.data.files import read_lines
 
     rng = random.Random(0)
+    pairs = folder / "pairs.txt"
+    if pairs.exists():
+        return {path.stem: [path] for path in sorted(folder.glob("??.txt"))}, pairs
     folder.mkdir(parents=True, exist_ok=True)
     by_language: dict[str, list[str]] = {}
     for path in config["bitext"]:
@@ -72,14 +75,13 @@ def sample(config: dict, folder: Path) -> tuple[dict[str, list[Path]], Path]:
             for line in read_lines(Path(path)):
                 by_language.setdefault(line.split("\t", 1)[0], []).append(line)
     some = [line for own in by_language.values() for line in rng.sample(own, min(len(own), PAIRS_PER_LANGUAGE))]
-    pairs = folder / "pairs.txt"
-    pairs.write_text("\n".join(some) + "\n", encoding="utf-8")
     text = {}
     for language, path in config["text"].items():
         lines = [line for line in read_lines(Path(path)) if line]
         text[language] = [folder / f"{language}.txt"]
         kept = rng.sample(lines, min(len(lines), LINES_PER_LANGUAGE))
         text[language][0].write_text("\n".join(kept) + "\n", encoding="utf-8")
+    pairs.write_text("\n".join(some) + "\n", encoding="utf-8")  # last: its presence says that all is there
     return text, pairs
 
 

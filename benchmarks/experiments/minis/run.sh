@@ -1,41 +1,44 @@
 #!/bin/bash
 # Everything, in the background of a GPU machine; logs and runs stay under ROOT.
-#   bash run.sh ROOT MINUTES STEPS-X STEPS-EN STEPS-MLM     (MINUTES from now until all must be written)
+#   bash run.sh ROOT SECONDS STEPS-X STEPS-EN STEPS-MLM     (SECONDS from now until all must be written)
+# While mini-x is prepared (minutes of tokenising on the CPU), the two smaller ones train, and while mini-x trains,
+# they are scored: one small process leaves most of the device idle.
 set -u
-encoders=()
-root=$(cd "$1" && pwd) deadline=$(($(date +%s) + 60 * $2)) x=$3 en=$4 mlm=$5
+root=$(cd "$1" && pwd) deadline=$(($(date +%s) + $2)) x=$3 en=$4 mlm=$5
 here=$(cd "$(dirname "$0")" && pwd)
+tasks=sib200,massive-intent,panx,massive-slots,xsid-intent,xsid-slots,xnli,xquad
 export PYTHONPATH=$root/repo/src PYTHONUNBUFFERED=1 CROSSLIFT_DATA=$root/data HF_HUB_OFFLINE=1
 left() { echo $((deadline - $(date +%s))); }
 said() { echo "$(date +%T) $1, $(left) s left"; }
-train() { # NAME STEPS SECONDS-TO-PREPARE SECONDS-FOR-WHAT-FOLLOWS; max_minutes counts the steps alone
-    local minutes
-    minutes=$(python3 -c "print(max(0.2, ($(left) - $3 - $4) / 60))")
-    python3 "$here/train.py" "$here/$1.json" --root "$root" --set steps="$2" --set max_minutes="$minutes" \
-        > "$root/$1.log" 2>&1
+train() { # NAME STEPS MINUTES (of steps alone)
+    python3 "$here/train.py" "$here/$1.json" --root "$root" --set steps="$2" --set max_minutes="$3" > "$root/$1.log" 2>&1
     said "$1 done"
 }
-score() { # TASKS SEEDS, the rest: encoders
-    local tasks=$1 seeds=$2
-    shift 2
-    timeout "$(left)" python3 "$here/transfer.py" "${@/#/--encoder=}" --tasks "$tasks" --seeds "$seeds" --workers 9 \
-        --scratch "$root/scores" --out "$root/minis.json" >> "$root/scores.log" 2>&1
+score() { # OUT WORKERS SEEDS, the rest: encoders
+    local out=$1 workers=$2 seeds=$3
+    shift 3
+    timeout $(($(left) - 70)) python3 "$here/transfer.py" "${@/#/--encoder=}" --tasks "$tasks" --seeds "$seeds" \
+        --workers "$workers" ${SCORE_OPTIONS:-} --scratch "$root/scores-$out" --out "$root/scores-$out.json" > "$root/scores-$out.log" 2>&1
+    said "scores of $out done"
 }
 
 mkdir -p "$root/runs"
 nvidia-cuda-mps-control -d || true # several small processes on one device
+train mini-x-mlm "$mlm" 4 &
+others=$!
 python3 "$here/teacher.py" unpack "$root/teacher8" "$root/teacher"
-xz -dc "$root"/pretraining/pairs-*.xz | cut -f2 | LC_ALL=C sort -u > "$root/english.txt" &
+xz -dc "$root"/pretraining/pairs-*.xz | cut -f2 | LC_ALL=C sort -u | shuf --random-source=<(yes) > "$root/english.txt"
 python3 "$here/use_vectors.py" --config "$here/mini-x.json" --root "$root"
-wait
 said "teachers ready"
-train mini-x "$x" 170 720
-score sib200,massive-intent,panx 1 mini-x="$root/runs/mini-x/model" &
-train mini-en "$en" 70 480
-train mini-x-mlm "$mlm" 90 240
+train mini-en "$en" 4 &
+others="$others $!"
+train mini-x "$x" 14 &
+largest=$!
+wait $others
+score others 5 5 mini-x-mlm="$root/runs/mini-x-mlm/model" mini-en="$root/runs/mini-en/model" random= &
+wait $largest
+score mini-x 9 10 mini-x="$root/runs/mini-x/model" &
 wait
-timeout 60 python3 "$root/repo/benchmarks/pretrain.py" --out "$root/pretrain-benchmark.json" > "$root/benchmark.log" 2>&1
-said "benchmark done"
-for name in mini-x mini-en mini-x-mlm; do encoders+=("$name=$root/runs/$name/model"); done
-score sib200,massive-intent,massive-slots,panx,xsid-intent,xsid-slots,xnli,xquad 5 "${encoders[@]}" random=
+timeout 65 python3 "$root/repo/benchmarks/pretrain.py" --steps 60 --out "$root/pretrain-benchmark.json" \
+    > "$root/benchmark.log" 2>&1
 said "all done"

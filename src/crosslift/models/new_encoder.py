@@ -39,7 +39,8 @@ class Architecture:
     heads: int = field(default=4, metadata=_help("Attention heads."))
     feedforward: int = field(default=1024, metadata=_help("Width inside the feed-forward part."))
     max_positions: int = field(default=512, metadata=_help("Longest text in tokens."))
-    dropout: float = field(default=0.1, metadata=_help("Dropout on hidden states and attention."))
+    dropout: float = field(default=0.1, metadata=_help("Dropout on hidden states and attention while pretraining."))
+    later_dropout: float = field(default=0.1, metadata=_help("Dropout that the saved config asks of fine-tuning."))
 
     def __post_init__(self) -> None:
         if self.width % self.heads or self.width % 2:

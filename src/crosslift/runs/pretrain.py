@@ -213,6 +213,8 @@ def pretrain(
     stuck = bool(objectives.masked) and is_stuck(held_out)
     if stuck:
         judge.warn()
+    if start is None:
+        model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = shape.later_dropout
     save_encoder(model, vocabulary, folder.model)
     write_json(folder.results_file, {"held_out": held_out, "stuck": stuck, **summary})
     folder.finish({**summary, "stuck": stuck, "machine": describe()})
