@@ -32,7 +32,7 @@ def test_two_files_are_read_side_by_side(write):
 
 
 def test_unequal_files_are_refused_with_both_counts(write):
-    with pytest.raises(BadFile, match=r"a\.de: has 1 lines, but a\.en has 2"):
+    with pytest.raises(BadFile, match=r"a\.de, line 2: the files part here: a\.de has 1 lines, but a\.en has 2"):
         read_bitext((write("a.en", "Hi\nBye\n"), write("a.de", "Hallo\n")))
 
 

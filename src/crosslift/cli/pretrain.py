@@ -70,7 +70,7 @@ def pretrain(
         raise BadInput("--from keeps the encoder's tokenizer and layers.", "Leave out --tokenizer and --body.")
     done = run_pretrain(
         out=out,
-        text=_by_language(text, "--text"),
+        text=by_language(text, "--text"),
         bitext=bitext or [],
         lexicons=pairs(lexicon, "--lexicon"),
         teachers=teacher or [],
@@ -96,7 +96,7 @@ def pretrain(
     typer.echo(f"model     {done.model}        opens with transformers alone")
 
 
-def _by_language(items: list[str], what: str) -> dict[str, list[str]]:
+def by_language(items: list[str], what: str) -> dict[str, list[str]]:
     """Read repeated LANGUAGE=FILE options; a language may come more than once."""
     found: dict[str, list[str]] = {}
     for item in items:

@@ -1,4 +1,4 @@
-"""Sentence pairs: two files side by side, tab-separated lines, or `source ||| target` lines."""
+"""Sentence pairs: two files side by side, tab-separated lines, `source ||| target` lines, or a translation memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 
 from crosslift.data.draft import UNKNOWN_LANGUAGE, Draft, Reading
 from crosslift.data.examples import Examples
-from crosslift.data.files import read_lines
+from crosslift.data.files import format_suffix, read_lines
+from crosslift.data.tmx import read_tmx
 from crosslift.errors import BadFile, BadInput
 
 BARS = "|||"
@@ -26,26 +27,37 @@ def read_bitext(
 
     Args:
         path: One file with both sides on each line (a tab or `|||` between them; further columns are not
-            read), or two files with one sentence a line each (Moses).
-        language: Language of the first side.
+            read), two files with one sentence a line each (Moses), or a translation memory (.tmx).
+        language: Language of the first side; in a translation memory, which language to take.
         pair_language: Language of the second side.
         strict: Refuse pairs with an empty side instead of leaving them out.
         limit: Stop after this many pairs.
     """
     reading = Reading(strict=strict, limit=limit, pair_language=pair_language or UNKNOWN_LANGUAGE)
     if isinstance(path, str | Path):
-        source, pairs = Path(path), _one_file(Path(path))
+        source = Path(path)
+        if format_suffix(source) == ".tmx":
+            language, other, units = read_tmx(source, language, pair_language)
+            return _collect(Draft(source, "bitext", replace(reading, pair_language=other)), units, language)
+        pairs = _one_file(source)
     else:
         if len(path) != 2:
             raise BadInput(f"Sentence pairs come from one file or from two, not from {len(path)}.")
         source, pairs = Path(path[0]), _two_files(Path(path[0]), Path(path[1]))
-    draft = Draft(source, "bitext", reading)
-    for line, (text, pair) in enumerate(pairs, start=1):
+    found = _collect(Draft(source, "bitext", reading), pairs, language)
+    return found if isinstance(path, str | Path) else replace(found, name=" + ".join(Path(p).name for p in path))
+
+
+def _collect(draft: Draft, pairs: Sequence[tuple[str, str] | None], language: str | None) -> Examples:
+    """Take in numbered pairs; `None` is a unit without one of the languages."""
+    for line, pair in enumerate(pairs, start=1):
         if draft.full:
             break
-        draft.add(line, str(line), text, pair)
-    found = draft.examples(language or UNKNOWN_LANGUAGE)
-    return found if isinstance(path, str | Path) else replace(found, name=" + ".join(Path(p).name for p in path))
+        if pair is None:
+            draft.skip(line, "no translation")
+        else:
+            draft.add(line, str(line), *pair)
+    return draft.examples(language or UNKNOWN_LANGUAGE)
 
 
 def _two_files(first: Path, second: Path) -> list[tuple[str, str]]:
@@ -53,8 +65,8 @@ def _two_files(first: Path, second: Path) -> list[tuple[str, str]]:
     if len(left) != len(right):
         raise BadFile(
             second,
-            None,
-            f"has {len(right):,} lines, but {first.name} has {len(left):,}.",
+            min(len(left), len(right)) + 1,
+            f"the files part here: {second.name} has {len(right):,} lines, but {first.name} has {len(left):,}.",
             "Line n of one file must be the translation of line n of the other.",
         )
     return list(zip(left, right, strict=True))

@@ -1,0 +1,51 @@
+import json
+
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM
+
+from crosslift.cli import run
+from tests.models.test_vocabulary import FRESH
+from tests.tiny import TEXTS
+from tests.tiny_models import config_for, tokenizer_for
+
+
+@pytest.fixture
+def model(tmp_path):
+    tokenizer = tokenizer_for("xlm-roberta")
+    torch.manual_seed(0)
+    AutoModelForMaskedLM.from_config(config_for("xlm-roberta", tokenizer)).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_trim_writes_a_smaller_model(model, tmp_path, capsys):
+    (tmp_path / "en.txt").write_text("\n".join(TEXTS[:3]) + "\n", encoding="utf-8")
+    arguments = ["trim", str(model), "-o", str(tmp_path / "small"), "--text", f"en={tmp_path / 'en.txt'}"]
+    assert run([*arguments, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["pieces"][1] < shown["pieces"][0] and shown["unchanged"] == 1.0
+    assert run(arguments) == 2
+    assert "is there already" in capsys.readouterr().err
+
+
+def test_extend_vocabulary_adds_pieces_and_trains_them(model, tmp_path, capsys):
+    (tmp_path / "en.txt").write_text("\n".join(FRESH * 30) + "\n", encoding="utf-8")
+    arguments = ["extend-vocabulary", str(model), "-o", str(tmp_path / "run"), "-t", f"en={tmp_path / 'en.txt'}"]
+    arguments += ["--pieces", "20", "--steps", "2", "--window", "16", "--window-tokens", "64", "--json"]
+    assert run(arguments) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["tokens"][1] < shown["tokens"][0] and set(shown["held_out"]) == {"en"}
+    start = AutoModelForMaskedLM.from_pretrained(tmp_path / "run-extended")
+    trained = AutoModelForMaskedLM.from_pretrained(tmp_path / "run" / "model")
+    assert trained.config.vocab_size == start.config.vocab_size == shown["pieces"][1]
+    assert run(arguments) == 0  # done already: nothing is made twice
+    assert json.loads(capsys.readouterr().out)["pieces"] == shown["pieces"]
+
+
+def test_extend_vocabulary_can_stop_before_training(model, tmp_path, capsys):
+    (tmp_path / "en.txt").write_text("\n".join(FRESH) + "\n", encoding="utf-8")
+    arguments = ["extend-vocabulary", str(model), "-o", str(tmp_path / "more"), "-t", f"en={tmp_path / 'en.txt'}"]
+    assert run([*arguments, "--no-training", "-q"]) == 0
+    assert "opens with transformers alone" in capsys.readouterr().out
+    assert AutoModelForMaskedLM.from_pretrained(tmp_path / "more").config.vocab_size > 250
