@@ -1,0 +1,285 @@
+"""Fine-tuning with adjustment: a batch of aligned pairs joins every step of any method.
+
+    L = L_task + α · pull + β · anchor
+
+Where the method runs the model once and plainly, task rows and sentence pairs share that pass if padding them to one
+length costs less than a pass of its own: on a GPU a pass over a small batch takes as long as launching it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad
+
+from crosslift.data.batches import micro_batches, training_batches
+from crosslift.data.examples import Examples
+from crosslift.errors import BadInput
+from crosslift.methods.adjust import Adjust, Settings
+from crosslift.models.frozen import tokenizer_fingerprint
+from crosslift.models.load import load_encoder, load_tokenizer
+from crosslift.runs.adjust import (
+    Bitexts,
+    Pairing,
+    anchor_rows,
+    describe_pairs,
+    fingerprint,
+    make_pairs,
+    read_bitexts,
+)
+from crosslift.runs.fit import Plan
+from crosslift.runs.folder import RunFolder
+from crosslift.runs.settings import Execution
+from crosslift.runs.train import Batch
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+PRESETS = {"paper": (0.01, 0.01), "released": (0.01, 1.0)}
+"""Weights of pull and anchor: the paper's equation, and what the released code computes."""
+
+ONE_PASS = ("finetune",)
+"""Methods that call the model once with nothing but the batch."""
+
+_MARK = "pairs/"
+# Padding, in tokens, that costs about what a pass of its own does.
+_CHEAP = {"cuda": 4096, "cpu": 64}
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@dataclass(frozen=True)
+class Continual:
+    """Settings of `--with-adjustment`."""
+
+    adjustment_preset: Literal["paper", "released"] = field(
+        default="paper", metadata=_help("Weights of pull and anchor: paper 0.01, 0.01; released 0.01, 1.")
+    )
+    adjustment_pull: float | None = field(default=None, metadata=_help("Weight of the pull (default: the preset's)."))
+    adjustment_anchor: float | None = field(
+        default=None, metadata=_help("Weight of the anchor (default: the preset's).")
+    )
+    adjustment_model: str = field(
+        default="original",
+        metadata=_help("Where the anchor holds: original (before adjustment), start (--model), or a model."),
+    )
+    adjustment_batch: int = field(default=16, metadata=_help("Sentence pairs per step."))
+    adjustment_pooling: Literal["mean", "first", "last", "subwords"] = field(
+        default="mean", metadata=_help("As --pooling of adjust.")
+    )
+    adjustment_pull_to: Literal["moving", "frozen"] = field(default="moving", metadata=_help("As --pull-to of adjust."))
+    adjustment_linked: Literal["all", "words", "specials", "cls"] = field(
+        default="all", metadata=_help("As --linked of adjust.")
+    )
+    adjustment_layer: int | None = field(default=None, metadata=_help("As --layer of adjust."))
+
+    def __post_init__(self) -> None:
+        if self.adjustment_batch < 1:
+            raise BadInput(f"--adjustment-batch must be at least 1, not {self.adjustment_batch}.")
+        self.adjust()  # refuses what adjust would refuse
+
+    def adjust(self) -> Settings:
+        """Return the same as settings of `adjust`."""
+        pull, anchor = PRESETS[self.adjustment_preset]
+        return Settings(
+            pooling=self.adjustment_pooling,
+            pull_to=self.adjustment_pull_to,
+            linked=self.adjustment_linked,
+            layer=self.adjustment_layer,
+            pull_weight=pull if self.adjustment_pull is None else self.adjustment_pull,
+            anchor_weight=anchor if self.adjustment_anchor is None else self.adjustment_anchor,
+        )
+
+
+SETTINGS = (Continual, Pairing)
+"""Dataclasses whose fields `fit` takes by name when it adjusts as well."""
+
+
+@dataclass(frozen=True)
+class Adjustment:
+    """What a fine-tuning run with adjustment has besides its method.
+
+    Attributes:
+        sets: Target language -> sentence pairs.
+        settings: Weights, anchor, batch.
+        pairing: How pairs become word pairs.
+    """
+
+    sets: Mapping[str, Examples]
+    settings: Continual
+    pairing: Pairing
+
+    def config(self) -> dict[str, object]:
+        """Return what the run folder keeps of it."""
+        return {
+            "bitext": {language: bitext.name for language, bitext in self.sets.items()},
+            "settings": asdict(self.settings),
+            "pairing": asdict(self.pairing),
+            "fingerprint": fingerprint(self.sets),
+        }
+
+    def join(
+        self,
+        plan: Plan,
+        method: str,
+        model: str,
+        tokenizer: PreTrainedTokenizerBase,
+        execution: Execution,
+        device: torch.device,
+    ) -> tuple[Plan, list[str]]:
+        """Align the pairs, compute the anchor's vectors, and let both join a plan.
+
+        Args:
+            plan: The method's own plan.
+            method: Its name.
+            model: What fine-tuning starts from.
+            tokenizer: Its tokenizer.
+            execution: Precision.
+            device: Where the anchor's vectors are computed.
+
+        Returns:
+            The new plan, and what to say about it.
+        """
+        own = self.settings.adjust()
+        name = anchor_model(self.settings.adjustment_model, model)
+        if tokenizer_fingerprint(load_tokenizer(name)) != tokenizer_fingerprint(tokenizer):
+            raise BadInput(f"{name} and {model} cut words differently, so one cannot be the other's anchor.")
+        pairs = make_pairs(self.sets, tokenizer, own, self.pairing, plan.seed)
+        anchors = anchor_rows(load_encoder(name).to(device), tokenizer, pairs, own, execution)
+        adjust = Adjust(own, pairs, anchors, int(tokenizer.pad_token_id))
+        joined = ContinualPlan(plan, adjust, self.settings.adjustment_batch, method in ONE_PASS)
+        return joined, [*describe_pairs(pairs), f"anchor    {name}"]
+
+
+def read_adjustment(bitext: Bitexts, source: str, settings: Continual, pairing: Pairing) -> Adjustment:
+    """Read the sentence pairs; broken files are refused here, before anything is trained."""
+    return Adjustment(read_bitexts(bitext, source, pairing), settings, pairing)
+
+
+def anchor_model(asked: str, model: str) -> str:
+    """Return the model that the anchor holds to: `original` is what an adjusted model was made from."""
+    if asked == "start":
+        return model
+    if asked != "original":
+        return asked
+    for folder in (Path(model), Path(model).parent):
+        if (folder / "config.json").exists():
+            config = RunFolder(folder).config
+            if config.get("method") == "adjust":
+                return str(config["model"])
+    return model
+
+
+class ContinualPlan(Plan):
+    """A method's batches, the first of each step with some aligned pairs beside it.
+
+    Args:
+        plan: The method's own plan.
+        adjust: The pairs.
+        batch_pairs: Pairs per step.
+        one_pass: Whether the method calls the model once and plainly, so that pairs may share the pass.
+    """
+
+    def __init__(self, plan: Plan, adjust: Adjust, batch_pairs: int, one_pass: bool) -> None:
+        vars(self).update(vars(plan))
+        self.adjust, self.batch_pairs, self.one_pass = adjust, min(batch_pairs, len(adjust.lengths)), one_pass
+        self._pairs: tuple[int, list[np.ndarray]] = (-1, [])
+
+    def pairs(self, step: int) -> np.ndarray:
+        """Return the aligned pairs of a step, over all processes: every pair once before any comes again."""
+        epoch, place = divmod(step, len(self.adjust.lengths) // self.batch_pairs)
+        if self._pairs[0] != epoch:
+            lengths = self.adjust.lengths
+            batches = training_batches(lengths, self.batch_pairs, self.seed + 1, epoch, drop_last=True)
+            self._pairs = (epoch, batches)
+        return self._pairs[1][place]
+
+    def batches(self, step: int, rank: int, world: int) -> Iterator[tuple[Batch, float]]:
+        """Return this process's micro-batches; its share of the step's pairs comes with the first one."""
+        pairs = self.pairs(step)
+        # A process without task rows would weigh its pairs by nothing.
+        busy = min(world, len(self.rows(step)))
+        own = micro_batches(pairs, self.adjust.lengths, size=len(pairs), rank=rank, world=busy) if rank < busy else []
+        units, words = self.adjust.units(pairs).sum(), self.adjust.words[pairs].sum()
+        for batch, share in super().batches(step, rank, world):
+            if own and share:
+                rows = own.pop()
+                added = self.adjust.batch(rows, step)
+                # The loop weighs everything by the task's share; each of these terms has its own.
+                added["pull_scale"] = torch.tensor(float(self.adjust.units(rows).sum() / units / share))
+                added["anchor_scale"] = torch.tensor(float(self.adjust.words[rows].sum() / words / share))
+                batch = batch | {_MARK + name: tensor for name, tensor in added.items()}
+            yield batch, share
+
+    def loss(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
+        """Return the method's terms, and pull and anchor where the batch has pairs."""
+        pairs = {name.removeprefix(_MARK): tensor for name, tensor in batch.items() if name.startswith(_MARK)}
+        task = {name: tensor for name, tensor in batch.items() if not name.startswith(_MARK)}
+        if not pairs:
+            return self.method.loss(model, task)
+        if self.one_pass and cheap_to_join(task["input_ids"], pairs["input_ids"]):
+            both = JoinedPass(model, pairs, self.adjust.settings.layer, self.adjust.pad_id)
+            terms = self.method.loss(both, task)  # type: ignore[arg-type]
+            found = self.adjust.terms(both.hidden, pairs)
+        else:
+            # First the pairs, without any wrapper for several processes; the task's pass then shares all gradients.
+            found = self.adjust.loss(model, pairs)
+            terms = self.method.loss(model, task)
+        scaled = {name: found[name] * pairs[f"{name}_scale"] for name in ("pull", "anchor")}
+        return {**terms, **scaled}
+
+
+def cheap_to_join(one: Tensor, other: Tensor) -> bool:
+    """Whether padding two batches of ids (rows, length) to one length costs less than a second pass."""
+    longest = max(one.shape[1], other.shape[1])
+    padding = longest * (len(one) + len(other)) - one.numel() - other.numel()
+    return padding <= _CHEAP.get(one.device.type, _CHEAP["cuda"])
+
+
+class JoinedPass:
+    """A model that reads sentence pairs below the rows it is given, and keeps their hidden states to itself.
+
+    Args:
+        model: A task model, plain or wrapped for several processes.
+        pairs: `input_ids` and `attention_mask` of the pairs.
+        layer: Whose hidden states; `None`: the last one.
+        pad_id: The tokenizer's padding: some families count positions by it.
+    """
+
+    def __init__(self, model: nn.Module, pairs: Batch, layer: int | None, pad_id: int) -> None:
+        self.model, self.pairs, self.layer, self.pad_id = model, pairs, layer, pad_id
+        plain: Any = getattr(model, "module", model)
+        self.config = plain.config
+        self.hidden: Tensor
+
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
+        """Return the model's outputs for the given rows alone."""
+        rows, length = inputs["input_ids"].shape
+        below = {name: self.pairs[name] for name in ("input_ids", "attention_mask")}
+        if "token_type_ids" in inputs:
+            below["token_type_ids"] = torch.zeros_like(below["input_ids"])
+        longest = max(length, below["input_ids"].shape[1])
+        both = {
+            name: torch.cat([self._to(name, part, longest) for part in (tensor, below[name])])
+            for name, tensor in inputs.items()
+        }
+        outputs = self.model(**both, output_hidden_states=True)
+        states = outputs["hidden_states"]
+        if self.layer is not None and self.layer >= len(states):
+            raise BadInput(f"--adjustment-layer {self.layer}: this model has {len(states) - 1} layers.")
+        hidden: Tensor = states[-1 if self.layer is None else self.layer][rows:]
+        self.hidden = hidden[:, : below["input_ids"].shape[1]]
+        logits = {name: outputs[name][:rows] for name in outputs if name.endswith("logits")}
+        # Tagging and question answering have an output per token.
+        return {name: part[:, :length] if part.ndim == 3 or name != "logits" else part for name, part in logits.items()}
+
+    def _to(self, name: str, tensor: Tensor, length: int) -> Tensor:
+        return pad(tensor, (0, length - tensor.shape[1]), value=self.pad_id if name == "input_ids" else 0)

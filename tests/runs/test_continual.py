@@ -1,0 +1,239 @@
+"""Fine-tuning with adjustment: pairs join every step, whatever the method, the family and the task."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import crosslift as xl
+from crosslift import cli
+from crosslift.errors import BadInput
+from crosslift.methods.adjust import Adjust
+from crosslift.methods.finetune import Finetune
+from crosslift.methods.finetune import Settings as FinetuneSettings
+from crosslift.models.load import load_encoder, load_model, load_tokenizer
+from crosslift.runs import continual
+from crosslift.runs.adjust import Pairing, adjust, anchor_rows, make_pairs, read_bitexts
+from crosslift.runs.continual import Continual, ContinualPlan, anchor_model
+from crosslift.runs.fit import Plan
+from crosslift.runs.settings import Execution, Optimisation
+from crosslift.tasks import task_for
+from tests.tiny_bitext import write_bitext
+from tests.tiny_data import MAKERS, classification
+from tests.tiny_models import FAMILIES, save_encoder
+
+SYNONYMS = str(Path(__file__).parents[1] / "methods" / "synonyms.tsv")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("CROSSLIFT_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return save_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture
+def files(tmp_path):
+    return write_bitext(tmp_path)
+
+
+def test_presets_and_own_weights():
+    paper, released = Continual().adjust(), Continual(adjustment_preset="released").adjust()
+    assert (paper.pull_weight, paper.anchor_weight) == (0.01, 0.01)
+    assert (released.pull_weight, released.anchor_weight) == (0.01, 1.0)
+    own = Continual(adjustment_pull=0.5, adjustment_anchor=0.0).adjust()
+    assert (own.pull_weight, own.anchor_weight) == (0.5, 0.0)
+    with pytest.raises(BadInput, match="--adjustment-batch"):
+        Continual(adjustment_batch=0)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"), [("finetune", {}), ("robust", {"variant": "adv"}), ("ear", {"synonyms": SYNONYMS})]
+)
+def test_any_method_takes_pairs_along_and_logs_their_terms(method, settings, encoder, files, tmp_path):
+    data = classification(24)
+    run = xl.fit(
+        method, model=encoder, data=data, dev=data, out=tmp_path / "run", steps=2, batch_size=8, log_every=1,
+        with_adjustment={"de": files[0]}, aligner=str(files[1]), adjustment_batch=4, **settings,
+    )  # fmt: skip
+    logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    steps = [row for row in logged if "dev" not in row]
+    assert len(steps) == 2
+    assert all({"pull", "anchor", "ce"} <= set(str(row).replace("'", " ").split()) for row in steps)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["with_adjustment"]["settings"]["adjustment_batch"] == 4
+    assert run.model.exists()
+
+
+def plans_of(kind, encoder, files, max_tokens=10**6, batch_size=8, pairs=4, **settings):
+    """The plain plan and the one with pairs, with the model they train."""
+    examples = MAKERS[kind](24)
+    tokenizer, task = (
+        load_tokenizer(encoder),
+        task_for(examples, max_length=64, **({"stride": 16} if kind == "qa" else {})),
+    )
+    own = Continual(**settings).adjust()
+    pairing = Pairing(aligner=str(files[1]))
+    sets = read_bitexts({"de": files[0]}, "en", pairing)
+    found = make_pairs(sets, tokenizer, own, pairing, seed=1)
+    anchors = anchor_rows(load_encoder(encoder), tokenizer, found, own, Execution())
+    method = Finetune(FinetuneSettings(), task, tokenizer, examples)
+    plain = Plan(method, Optimisation(batch_size=batch_size), max_tokens, seed=1)
+    model = load_model(encoder, task)
+    torch.manual_seed(5)
+    for parameter in model.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    plan = ContinualPlan(plain, Adjust(own, found, anchors, tokenizer.pad_token_id), pairs, one_pass=True)
+    return plain, plan, model.eval()
+
+
+def step_of(plan, model, world=1, step=0):
+    totals = {}
+    model.zero_grad()
+    for rank in range(world):
+        for batch, share in plan.batches(step, rank, world):
+            terms = plan.loss(model, batch)
+            (sum(terms.values()) * share).backward()
+            for name, term in terms.items():
+                totals[name] = totals.get(name, 0.0) + float(term.detach()) * share
+    return totals, model.get_input_embeddings().weight.grad.clone()
+
+
+@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_one_pass_gives_what_two_passes_give(family, kind, files, tmp_path, monkeypatch):
+    folder = save_encoder(tmp_path / family, family)
+    plain, plan, model = plans_of(kind, folder, files, adjustment_preset="released")
+    monkeypatch.setattr(continual, "cheap_to_join", lambda one, other: True)
+    joined, gradient = step_of(plan, model)
+    monkeypatch.setattr(continual, "cheap_to_join", lambda one, other: False)
+    apart, other = step_of(plan, model)
+    alone, _ = step_of(plain, model)
+    assert joined == pytest.approx(apart, rel=1e-3, abs=1e-5)
+    torch.testing.assert_close(gradient, other, rtol=1e-2, atol=1e-5)
+    assert apart["ce"] == pytest.approx(alone["ce"], rel=1e-5)
+
+
+@pytest.mark.parametrize(("world", "batch_size"), [(1, 8), (3, 8), (4, 2)])
+def test_micro_batches_and_processes_change_neither_loss_nor_gradient(world, batch_size, encoder, files):
+    _, plan, model = plans_of("tagging", encoder, files, batch_size=batch_size)
+    whole, gradient = step_of(plan, model)
+    _, cut, _ = plans_of("tagging", encoder, files, max_tokens=48, batch_size=batch_size)
+    parts, other = step_of(cut, model, world=world)
+    assert parts == pytest.approx(whole, rel=1e-4)
+    torch.testing.assert_close(other, gradient, rtol=1e-3, atol=1e-6)
+
+
+def test_every_pair_comes_once_before_any_comes_again(encoder, files):
+    _, plan, _ = plans_of("classification", encoder, files, pairs=8)
+    seen = np.concatenate([plan.pairs(step) for step in range(5)])
+    assert sorted(seen.tolist()) == list(range(40))
+    assert plan.pairs(3).tolist() == plan.pairs(3).tolist()
+    assert any(plan.pairs(k).tolist() != plan.pairs(k + 5).tolist() for k in range(5))
+
+
+def test_joining_is_cheap_only_where_little_is_padded():
+    short, long = torch.zeros(8, 16), torch.zeros(8, 128)
+    assert continual.cheap_to_join(short, short)
+    assert not continual.cheap_to_join(short, long)
+
+
+def test_the_anchor_of_an_adjusted_model_is_its_original_unless_said_otherwise(encoder, files, tmp_path):
+    out = tmp_path / "adjusted"
+    adjust(bitext={"de": files[0]}, model=encoder, out=out, aligner=str(files[1]), steps=1)
+    assert anchor_model("original", str(out)) == str(encoder)
+    assert anchor_model("original", str(out / "model")) == str(encoder)
+    assert anchor_model("start", str(out)) == str(out)
+    assert anchor_model("original", str(encoder)) == str(encoder)
+    assert anchor_model("mini-x", str(out)) == "mini-x"
+
+
+def test_an_anchor_with_another_tokenizer_is_refused(encoder, files, tmp_path):
+    other = save_encoder(tmp_path / "bert", "bert")
+    data = classification(24)
+    with pytest.raises(BadInput, match="cut words differently"):
+        xl.fit(
+            "finetune", model=encoder, data=data, dev=data, out=tmp_path / "run", with_adjustment={"de": files[0]},
+            aligner=str(files[1]), adjustment_model=str(other),
+        )  # fmt: skip
+
+
+def test_settings_of_adjustment_without_pairs_are_refused(encoder, tmp_path):
+    data = classification(24)
+    with pytest.raises(BadInput, match="adjustment_pull"):
+        xl.fit("finetune", model=encoder, data=data, dev=data, out=tmp_path / "run", adjustment_pull=1.0)
+
+
+def test_the_command_takes_pairs_and_refuses_unequal_files(encoder, files, tmp_path, capsys):
+    rows = [f"{label}\t{text}" for text, label in zip(classification(30).texts, classification(30).labels, strict=True)]
+    (tmp_path / "train.tsv").write_text("label\ttext\n" + "\n".join(rows) + "\n")
+    call = [
+        "fit",
+        "finetune",
+        "--model",
+        str(encoder),
+        "--data",
+        str(tmp_path / "train.tsv"),
+        "--steps",
+        "1",
+        "--quiet",
+    ]
+    pairs = ["--with-adjustment", f"de={files[0]}", "--aligner", str(files[1]), "--adjustment-preset", "released"]
+    assert cli.run([*call, *pairs, "--out", str(tmp_path / "run")]) == 0
+    (tmp_path / "short.txt").write_text("haus\n")
+    (tmp_path / "long.txt").write_text("house\ntree\n")
+    bad = ["--with-adjustment", f"de={tmp_path / 'long.txt'},{tmp_path / 'short.txt'}"]
+    assert cli.run([*call, *bad, "--out", str(tmp_path / "bad")]) == 2
+    assert "short.txt, line 2: the files part here" in capsys.readouterr().err
+
+
+def both_runs(encoder, files, out):
+    """One adjustment and one fine-tuning with adjustment, as two processes do them as well."""
+    pairs, links = files
+    adjust(
+        bitext={"de": pairs}, model=encoder, out=f"{out}-adjusted", aligner=str(links), steps=4, batch_size=6,
+        learning_rate=1e-3, log_every=1,
+    )  # fmt: skip
+    data = classification(24)
+    xl.fit(
+        "finetune", model=f"{out}-adjusted", data=data, dev=data, out=out, steps=4, batch_size=8, learning_rate=1e-3,
+        evaluations=1, log_every=1, with_adjustment={"de": pairs}, aligner=str(links), adjustment_batch=5,
+        adjustment_pull=1.0,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one(files, tmp_path):
+    still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    encoder = save_encoder(tmp_path / "encoder", **still)
+    both_runs(encoder, files, tmp_path / "one")
+    root = Path(__file__).parents[2]
+    script = tmp_path / "two.py"
+    script.write_text(
+        f"import sys; sys.path[:0] = [{str(root)!r}, {str(root / 'src')!r}]\n"
+        "import torch; torch.set_num_threads(1)\n"
+        "from tests.runs.test_continual import both_runs\n"
+        f"both_runs({str(encoder)!r}, {[str(f) for f in files]!r}, {str(tmp_path / 'two')!r})\n"
+    )
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, timeout=200)
+    # Adam turns the rounding of a gradient near zero into a step, so losses and gradients are compared, not weights.
+    for name in ("adjusted", ""):
+        rows = [logged(tmp_path / "-".join(filter(None, (run, name)))) for run in ("one", "two")]
+        assert len(rows[0]) == 4
+        for mine, theirs in zip(*rows, strict=True):
+            assert theirs == pytest.approx(mine, rel=1e-3, abs=1e-6)
+
+
+def logged(folder):
+    """The loss terms and gradient norm of every step."""
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k != "steps_per_second"} for row in rows if "dev" not in row]
