@@ -1,0 +1,307 @@
+"""Train a connector, and plug task models onto it.
+
+As a plain command, with nothing but the core packages:  python -m crosslift.runs.plug --config FILE.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from transformers import AutoModelForMaskedLM
+
+from crosslift.data.files import read_lines
+from crosslift.data.storage import write_json
+from crosslift.data.tokenise import Workers
+from crosslift.data.word_corpus import write_word_corpus
+from crosslift.data.word_pieces import kept_word_pieces
+from crosslift.errors import BadInput, CrossliftError, nearest
+from crosslift.methods.plug import PRESETS, Adaptation, PlugPoints, Settings
+from crosslift.models.anatomy import layers_of
+from crosslift.models.connectors import ConnectorFacts, save_connector
+from crosslift.models.load import load_encoder, load_tokenizer, locate, quiet_transformers
+from crosslift.runs.folder import RunFolder
+from crosslift.runs.machine import describe
+from crosslift.runs.plug_work import HeldOutText, Translations, plug_work
+from crosslift.runs.progress import Lines, Silent, Watch
+from crosslift.runs.settings import Execution, Optimisation, sort_settings
+from crosslift.runs.timed_work import TimeIsUp
+from crosslift.runs.train import make_accelerator, train
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@dataclass(frozen=True)
+class PlugOptimisation(Optimisation):
+    """How the connector's weights move; the presets set all of it."""
+
+    learning_rate: float = field(default=2e-4, metadata=_help("Peak learning rate."))
+    steps: int | None = field(default=30_000, metadata=_help("Optimiser steps."))
+    batch_size: int = field(default=256, metadata=_help("Rows per step; of lines, as many as fill so many rows."))
+    weight_decay: float = field(default=0.01, metadata=_help("Decoupled weight decay; none on biases and norms."))
+    clip: float = field(default=2.0, metadata=_help("Largest gradient norm; 0 = no clipping."))
+    beta2: float = field(default=0.98, metadata=_help("Second-moment decay of AdamW."))
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.steps is None:
+            raise BadInput("A connector's training counts in steps, not epochs.", "Say --steps.")
+
+
+@dataclass(frozen=True)
+class PlugExecution(Execution):
+    """How the machine is used."""
+
+    max_tokens: int = field(default=131_072, metadata=_help("Tokens per micro-batch; bounds the memory."))
+
+
+SETTINGS = (Settings, PlugOptimisation, PlugExecution)
+"""Dataclasses whose fields `fit_connector` takes by name."""
+
+
+@dataclass(frozen=True)
+class ConnectorRun:
+    """A finished training of a connector.
+
+    Attributes:
+        path: Run folder, which `plug` takes.
+        connector: Folder of the connector.
+        held_out: Accuracy (%) and loss of hidden pieces of held-out text, and the distance of word vectors.
+        summary: Steps, seconds, tokens per second.
+    """
+
+    path: Path
+    connector: Path
+    held_out: dict[str, float]
+    summary: dict[str, object]
+
+
+def fit_connector(
+    *,
+    multi: str | Path,
+    mono: str | Path,
+    text: Sequence[str | Path] | str | Path,
+    out: str | Path,
+    preset: str = "small",
+    bitext: Sequence[str | Path] = (),
+    exclude: Sequence[str | Path] = (),
+    seed: int = 1,
+    max_minutes: float | None = None,
+    evaluations: int = 5,
+    keep_steps: bool = False,
+    cache: str | Path | None = None,
+    processes: int | None = None,
+    overwrite: bool = False,
+    watch: Watch | None = None,
+    **settings: object,
+) -> ConnectorRun:
+    """Train a connector on text of the monolingual model's language; started again, it goes on.
+
+    Args:
+        multi: Multilingual encoder by folder, embedded name or hub id.
+        mono: Monolingual model, with its masked-LM head.
+        text: File or files of the monolingual model's language.
+        out: Run folder; `plug` takes it.
+        preset: `paper` or `small`; single settings override it.
+        bitext: Files of `language TAB english TAB translation`. No longer the paper's setting, and said in the result.
+        exclude: Files of lines that are never trained on.
+        seed: Fixes rows, masks and dropout.
+        max_minutes: Stop training after so long and keep what is there; the rate is planned by steps.
+        evaluations: How often held-out text is predicted.
+        keep_steps: Keep the connector of every evaluation, in `steps/`.
+        cache: Folder in which the text as numbers and the tables of both vocabularies are kept for other runs;
+            default: in the run folder, until it is done.
+        processes: For reading text; default: one per core.
+        overwrite: Replace a run that is there already.
+        watch: Who is told about progress.
+        settings: Anything of `Settings`, `PlugOptimisation` and `PlugExecution`, by name.
+    """
+    watch = watch or Silent()
+    if preset not in PRESETS:
+        raise BadInput(f'There is no preset "{preset}".{nearest(preset, PRESETS)}', f"Presets: {', '.join(PRESETS)}.")
+    kept = sort_settings(SETTINGS, {**PRESETS[preset], **settings})
+    own, optimisation, execution = Settings(**kept[0]), PlugOptimisation(**kept[1]), PlugExecution(**kept[2])
+    files = [Path(text)] if isinstance(text, (str, Path)) else [Path(file) for file in text]
+    config: dict[str, object] = {
+        "method": "plug",
+        "multi": str(multi),
+        "mono": str(mono),
+        "text": [str(file) for file in files],
+        "bitext": [str(file) for file in bitext],
+        "exclude": [str(file) for file in exclude],
+        "preset": preset,
+        "seed": seed,
+        "settings": asdict(own),
+        "optimisation": asdict(optimisation),
+    }
+    folder = RunFolder.start(out, config, overwrite=overwrite)
+    if folder.done:
+        watch.say(f"{folder.path} is done already.")
+        return _finished(folder)
+    with folder.locked():
+        _train(folder, files, exclude, own, optimisation, execution, config, max_minutes, evaluations, keep_steps,
+               Path(cache) if cache else None, processes, watch)  # fmt: skip
+    return _finished(folder)
+
+
+def _train(
+    folder: RunFolder,
+    files: Sequence[Path],
+    exclude: Sequence[str | Path],
+    own: Settings,
+    optimisation: PlugOptimisation,
+    execution: PlugExecution,
+    config: dict[str, object],
+    max_minutes: float | None,
+    evaluations: int,
+    keep_steps: bool,
+    cache: Path | None,
+    processes: int | None,
+    watch: Watch,
+) -> None:
+    began = time.monotonic()
+    accelerator = make_accelerator(execution)
+    device = accelerator.device
+    seed = int(str(config["seed"]))
+    multi, mono = load_encoder(str(config["multi"])), _monolingual(str(config["mono"]), own)
+    tokenizers = load_tokenizer(str(config["multi"])), load_tokenizer(str(config["mono"]))
+    scratch = folder.path / "text"
+    with Workers(processes) as workers:
+        left_out = {line for file in exclude for line in read_lines(Path(file))}
+        corpus = write_word_corpus(files, (cache or scratch) / "words", workers, left_out)
+    watch.say(f"read      {len(corpus.numbers):,} words, {len(corpus.words):,} different   {_since(began)}")
+    separate = own.packing == "corpus"
+    tables = (cache or scratch) / ("separated.safetensors" if separate else "joined.safetensors")
+    pieces = kept_word_pieces(tables, corpus.words, *tokenizers, separate=separate).to(device)
+    watch.say(f"tables    {len(pieces.multi_starts):,} stretches   {_since(began)}")
+    pairs = [Path(file) for file in config["bitext"]]  # type: ignore[attr-defined]
+    translations = Translations(pairs, *tokenizers, device) if pairs and own.pairs else None
+    setting = f"text, and pairs of {', '.join(translations.languages)}" if translations else "English text alone"
+    points = PlugPoints.of(own, multi, mono)
+    facts = ConnectorFacts(
+        str(config["multi"]), str(config["mono"]), points.encoder, points.connector, points.plug,
+        mono.config.model_type, mono.config.hidden_size, len(layers_of(mono)), setting,
+    )  # fmt: skip
+    frozen = torch.bfloat16 if device.type == "cuda" and execution.precision != "fp32" else torch.float32
+    module = Adaptation(multi, mono, points, own, frozen)
+    module.move(device)
+    work, held_out_rows = plug_work(
+        corpus, pieces, tokenizers, own, optimisation, execution, scratch, seed, translations
+    )
+    work.deadline = time.monotonic() + 60 * max_minutes if max_minutes else float("inf")
+    judge = HeldOutText(work, held_out_rows, tokenizers[1].model_max_length, watch)
+    if keep_steps:
+        judge.keep = lambda step: save_connector(
+            folder.path / "steps" / f"{step:06d}", facts, module.connector, multi, mono
+        )
+    if execution.compile:
+        module.compile_parts()
+        execution = replace(execution, compile=False)
+    layers = f"{points.encoder} + {points.connector} + {len(layers_of(mono)) - points.plug}"
+    shape = f"{optimisation.batch_size} × {own.length}"
+    watch.say(f"plan      {work.steps:,} steps of {shape}, layers {layers} on {device.type}")
+    started = time.monotonic()
+    try:
+        train(
+            module,
+            work,
+            folder,
+            optimisation,
+            execution,
+            seed=seed,
+            evaluate=judge,
+            evaluations=evaluations,
+            average_from=1.0,
+            accelerator=accelerator,
+            watch=watch,
+            label="plug",
+        )
+    except TimeIsUp:
+        watch.say(f"Stopped after {max_minutes:g} minutes at step {work.at} of {work.steps}.")
+    seconds = time.monotonic() - started
+    if not accelerator.is_main_process:
+        return
+    module.eval()
+    held_out = judge(module)
+    save_connector(folder.path / "connector", facts, module.connector, multi, mono)
+    summary = {
+        "steps": work.at,
+        "tokens": work.tokens,
+        "seconds": round(seconds, 1),
+        "tokens_per_second": round(work.tokens / max(seconds, 1e-9)),
+    }
+    write_json(folder.results_file, {"held_out": held_out, **summary})
+    shutil.rmtree(scratch, ignore_errors=True)
+    folder.finish({**summary, "held_out": held_out, "setting": facts.setting, "machine": describe()})
+
+
+def _since(began: float) -> str:
+    return f"{time.monotonic() - began:.0f} s"
+
+
+def _monolingual(name: str, settings: Settings) -> PreTrainedModel:
+    """Load the monolingual model, with its masked-LM head where that is needed."""
+    if not settings.hmlm:
+        return load_encoder(name)
+    where = locate(name)
+    with quiet_transformers():
+        model, info = AutoModelForMaskedLM.from_pretrained(
+            where,
+            use_safetensors=True,
+            dtype=torch.float32,
+            local_files_only=Path(where).is_dir(),
+            output_loading_info=True,
+        )
+    lost = [key for key in info["missing_keys"] if "position_ids" not in key]
+    if lost:
+        raise BadInput(
+            f"{name} has no masked-LM head ({lost[0]} is missing).",
+            "Name the public model that the task models were tuned from, or train with --hmlm 0 --align 1.",
+        )
+    masked: PreTrainedModel = model
+    return masked
+
+
+def _finished(folder: RunFolder) -> ConnectorRun:
+    summary = folder.summary
+    return ConnectorRun(folder.path, folder.path / "connector", summary["held_out"], summary)  # type: ignore[arg-type]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Train a connector as a JSON file says: the arguments of `fit_connector` by name."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--config", required=True, type=Path, help="JSON file with the arguments of `fit_connector`.")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="Override one of them.")
+    options = parser.parse_args(arguments)
+    watch = Lines(every=10.0)
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
+    numbers: dict[str, type[int | float]] = {"max_minutes": float, "seed": int, "evaluations": int, "processes": int}
+    words = {"none": None, "true": True, "false": False}
+    try:
+        given = json.loads(options.config.read_text(encoding="utf-8"))
+        for name, value in (item.split("=", 1) for item in options.set):
+            given[name] = words[value] if value in words else numbers[name](value) if name in numbers else value
+        done = fit_connector(watch=watch, **given)
+    except CrossliftError as error:
+        watch.say(str(error))
+        return error.exit_code
+    watch.say(f"connector {done.connector}   {json.dumps({k: v for k, v in done.summary.items() if k != 'machine'})}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,242 @@
+"""From text to a connector, and from a connector to task models in other languages."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+import crosslift as xl
+from crosslift.errors import BadInput, Unfinished
+from crosslift.models.connectors import load_connector, locate_connector
+from crosslift.models.load import AUTO
+from crosslift.runs import plug as plug_run
+from crosslift.runs.plug import fit_connector, main
+from crosslift.runs.plug_work import PlugWork
+from crosslift.runs.plugged import plug, reassemble
+from tests.tiny import TEXTS
+from tests.tiny_data import MAKERS
+from tests.tiny_models import config_for, save_encoder, tokenizer_for
+
+SMALL = {"steps": 4, "batch_size": 4, "length": 32, "evaluations": 2, "processes": 1, "max_tokens": 64}
+
+
+def save_mono(folder, seed=3, **changes):
+    tokenizer = tokenizer_for("roberta")
+    config = config_for("roberta", tokenizer)
+    for name, value in changes.items():
+        setattr(config, name, value)
+    torch.manual_seed(seed)
+    AutoModelForMaskedLM.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A multilingual and a monolingual model, and a text."""
+    folder = tmp_path_factory.mktemp("plug")
+    save_encoder(folder / "multi")
+    save_mono(folder / "mono")
+    (folder / "en.txt").write_text("\n".join(TEXTS[:3] * 40), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def connector(home):
+    return fit_connector(
+        multi=home / "multi", mono=home / "mono", text=home / "en.txt", out=home / "run", align=1.0, **SMALL
+    )
+
+
+@pytest.fixture(scope="module")
+def task_models(home):
+    made = {}
+    for kind, make in MAKERS.items():
+        run = xl.fit(
+            "finetune", model=home / "mono", data=make(24, seed=1), dev=make(8, seed=2), out=home / kind,
+            steps=3, batch_size=8, evaluations=1, learning_rate=1e-3,
+        )  # fmt: skip
+        made[kind] = run.model
+    return made
+
+
+def test_text_becomes_a_connector(connector, home):
+    assert connector.connector == home / "run" / "connector"
+    assert set(connector.held_out) == {"accuracy", "loss", "closeness"}
+    facts = json.loads((connector.connector / "connector.json").read_text())
+    assert (facts["encoder_layers"], facts["connector_layers"], facts["plug_layer"]) == (1, 1, 1)
+    assert facts["setting"] == "English text alone"
+    assert not (home / "run" / "text").exists()  # scratch goes when the run is done
+    own = [name for name in load_file(connector.connector / "connector.safetensors") if not name.startswith("sample.")]
+    assert {name.split(".")[0] for name in own} == {"layers"}
+
+
+@pytest.mark.parametrize("kind", list(MAKERS))
+def test_a_task_model_is_plugged_and_opens_with_transformers_alone(kind, connector, task_models, tmp_path):
+    done = plug(task_models[kind], connector.path, tmp_path / "plugged")
+    assert done.kind == kind
+    assert done.layers == (1, 1, 1)
+    model, tokenizer = AUTO[kind].from_pretrained(done.model).eval(), AutoTokenizer.from_pretrained(done.model)
+    whole, same = reassemble(task_models[kind], connector.path)
+    assert tokenizer.get_vocab() == same.get_vocab()
+    inputs = same(TEXTS[3:6], return_tensors="pt", padding=True, return_token_type_ids=False)
+    with torch.no_grad():
+        native, expected = model(**inputs), whole(**inputs)
+    for name in ("logits", "start_logits", "end_logits"):
+        if name in expected:
+            assert torch.allclose(native[name], expected[name], atol=1e-5)
+    if kind != "qa":  # whose default length is more than a tiny model reads
+        assert len(xl.predict(done.model, MAKERS[kind](4, seed=3))) == 4
+
+
+def test_one_connector_serves_several_task_models_unchanged(connector, task_models, tmp_path):
+    before = (connector.connector / "connector.safetensors").read_bytes()
+    for kind, model in task_models.items():
+        plug(model, connector.path, tmp_path / kind)
+    assert (connector.connector / "connector.safetensors").read_bytes() == before
+
+
+def refusal(call, *args, **named):
+    with pytest.raises(BadInput) as error:
+        call(*args, **named)
+    return str(error.value)
+
+
+def test_a_task_model_of_another_base_is_refused_with_the_reason(connector, home, tmp_path):
+    data, dev = (MAKERS["classification"](24, seed=s) for s in (1, 2))
+
+    def tuned(name):
+        return xl.fit(
+            "finetune", model=home / name, data=data, dev=dev, out=tmp_path / f"run-{name}",
+            steps=1, batch_size=4, evaluations=1,
+        ).model  # fmt: skip
+
+    save_mono(home / "stranger", seed=99)
+    save_mono(home / "wide", hidden_size=48)
+    save_mono(home / "deep", num_hidden_layers=3)
+    said = refusal(plug, tuned("stranger"), connector.path, tmp_path / "out")
+    assert "does not descend from" in said
+    assert "the weights of layer 2 have a cosine of" in said
+    assert "crosslift fit plug --mono" in said
+    assert "its layers 2–2 differ in shape (48, expected 32)" in refusal(plug, tuned("wide"), connector.path, tmp_path)
+    assert "it has 3 layers, expected 2" in refusal(plug, tuned("deep"), connector.path, tmp_path)
+    assert '"xlm-roberta" model, not "roberta"' in refusal(plug, tuned("multi"), connector.path, tmp_path)
+
+
+def test_another_multilingual_model_is_refused(connector, task_models, home, tmp_path):
+    save_encoder(home / "other", seed=5)
+    said = refusal(plug, task_models["qa"], connector.path, tmp_path / "out", multi=home / "other")
+    assert "is not the multilingual model that" in said
+    assert "layer 1 differs" in said
+
+
+def test_a_bare_encoder_and_a_wrong_connector_are_refused(connector, home, tmp_path):
+    assert "without a task head" in refusal(plug, home / "mono", connector.path, tmp_path / "out")
+    assert "is no connector" in refusal(locate_connector, home / "mono")
+
+
+def test_a_run_that_is_done_is_not_run_twice(connector, home):
+    again = fit_connector(
+        multi=home / "multi", mono=home / "mono", text=home / "en.txt", out=home / "run", align=1.0, **SMALL
+    )
+    assert again.summary == connector.summary
+
+
+@pytest.mark.parametrize("lines", [0.0, 0.5])
+def test_an_interrupted_training_ends_with_the_same_connector(home, tmp_path, lines, monkeypatch):
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "en.txt", "align": 1.0, "lines": lines}
+    given |= {**SMALL, "checkpoint_every": 2}
+    whole = fit_connector(out=tmp_path / "whole", **given)
+    real = PlugWork.batches
+
+    def stop_at_3(self, step, rank, world):
+        if step == 3:
+            raise Unfinished("stop")
+        yield from real(self, step, rank, world)
+
+    monkeypatch.setattr(PlugWork, "batches", stop_at_3)
+    with pytest.raises(Unfinished):
+        fit_connector(out=tmp_path / "cut", **given)
+    monkeypatch.setattr(PlugWork, "batches", real)
+    resumed = fit_connector(out=tmp_path / "cut", **given)
+    a, b = (load_file(run.connector / "connector.safetensors") for run in (whole, resumed))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_micro_batches_change_nothing_but_rounding(home, tmp_path):
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "en.txt", "dropout": 0.0, "lines": 0.0}
+    runs = [
+        fit_connector(out=tmp_path / f"run-{size}", **{**given, **SMALL, "max_tokens": size}) for size in (32, 10_000)
+    ]
+    a, b = (load_file(run.connector / "connector.safetensors") for run in runs)
+    assert all(torch.allclose(a[name].float(), b[name].float(), atol=2e-3) for name in a)
+
+
+@pytest.mark.parametrize("packing", ["corpus", "documents", "lines"])
+def test_every_packing_trains(packing, home, tmp_path):
+    run = fit_connector(
+        multi=home / "multi", mono=home / "mono", text=home / "en.txt", out=tmp_path / "run", packing=packing,
+        **{**SMALL, "steps": 2, "evaluations": 1},
+    )  # fmt: skip
+    assert run.summary["steps"] == 2
+
+
+def test_alignment_alone_needs_no_masked_lm_head(home, tmp_path):
+    save_encoder(home / "headless", "roberta")
+    given = {"multi": home / "multi", "mono": home / "headless", "text": home / "en.txt", **SMALL}
+    run = fit_connector(out=tmp_path / "run", hmlm=0.0, align=1.0, **given)
+    assert set(run.held_out) == {"closeness"}
+    assert "has no masked-LM head" in refusal(fit_connector, out=tmp_path / "other", **given)
+
+
+def test_pairs_are_a_setting_of_their_own_and_said_so(home, tmp_path):
+    pairs = tmp_path / "pairs.txt"
+    pairs.write_text("".join(f"de\t{TEXTS[0]}\t{TEXTS[3]}\nfr\t{TEXTS[1]}\t{TEXTS[4]}\n" for _ in range(3)))
+    run = fit_connector(
+        multi=home / "multi", mono=home / "mono", text=home / "en.txt", bitext=[pairs], out=tmp_path / "run",
+        log_every=1, **SMALL,
+    )  # fmt: skip
+    assert run.summary["setting"] == "text, and pairs of de, fr"
+    assert load_connector(run.path).facts.setting == run.summary["setting"]
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert any("pairs" in json.dumps(row) for row in rows)
+
+
+def test_connectors_of_every_evaluation_can_be_kept(home, tmp_path, task_models):
+    run = fit_connector(
+        multi=home / "multi", mono=home / "mono", text=home / "en.txt", out=tmp_path / "run", keep_steps=True, **SMALL
+    )
+    assert sorted(p.name for p in (run.path / "steps").iterdir()) == ["000002", "000004"]
+    plug(task_models["classification"], run.path / "steps" / "000002", tmp_path / "early")
+
+
+def test_a_deadline_keeps_what_is_there(home, tmp_path):
+    run = fit_connector(
+        multi=home / "multi", mono=home / "mono", text=home / "en.txt", out=tmp_path / "run", max_minutes=1e-9, **SMALL
+    )
+    assert run.summary["steps"] == 0
+    assert load_connector(run.path).facts.connector_layers == 1
+
+
+def test_bad_settings_are_named(home, tmp_path):
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "en.txt", "out": tmp_path / "run"}
+    assert 'Did you mean "paper"?' in refusal(fit_connector, preset="papr", **given)
+    assert 'Did you mean "connector_layers"?' in refusal(fit_connector, connector_layer=2, **given)
+    assert "more than the models can read" in refusal(fit_connector, **{**given, **SMALL, "length": 300})
+
+
+def test_the_plain_command_reads_a_config(home, tmp_path, capsys):
+    config = {"multi": str(home / "multi"), "mono": str(home / "mono"), "text": [str(home / "en.txt")], **SMALL}
+    (tmp_path / "c.json").write_text(json.dumps({**config, "out": str(tmp_path / "run")}))
+    assert main(["--config", str(tmp_path / "c.json"), "--set", "steps=2", "--set", "seed=4"]) == 0
+    assert (tmp_path / "run" / "connector" / "connector.json").exists()
+    assert main(["--config", str(tmp_path / "c.json"), "--set", "preset=none-such"]) == 2
+    assert "There is no preset" in capsys.readouterr().err
+
+
+def test_settings_of_the_paper_are_complete():
+    names = {field for cls in plug_run.SETTINGS for field in cls.__dataclass_fields__}
+    assert set(plug_run.PRESETS["paper"]) <= names
+    assert set(plug_run.PRESETS["small"]) <= names
