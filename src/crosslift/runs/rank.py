@@ -1,0 +1,99 @@
+"""Rank languages by how well a model transfers to them, from translated sentences alone: no task, no labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from crosslift.data.examples import Examples
+from crosslift.errors import BadInput
+from crosslift.measure.igap import Errors, gap_resamples, igaps
+from crosslift.measure.ranking import Ranking, best_layer, forecasts, similarities
+from crosslift.measure.retrieval import sentence_vectors
+from crosslift.models.load import load_encoder, load_tokenizer
+from crosslift.runs.igap import igap
+from crosslift.runs.igap_data import parallel_sets
+from crosslift.runs.progress import Silent, Watch
+
+
+def rank(
+    model: str | Path,
+    languages: Sequence[str] | None = None,
+    *,
+    parallel: str | Path | Mapping[str, Examples] = "ntrex",
+    source: str = "en",
+    split: str | None = None,
+    sentences: int = 300,
+    seeds: Sequence[int] = (1, 2, 3),
+    rates: Sequence[float] | None = None,
+    error: float = 0.0,
+    epsilon: float = 0.01,
+    every: int = 5,
+    candidates: int | None = 5,
+    layer: int | None = None,
+    out: str | Path | None = None,
+    reading: Mapping[str, object] | None = None,
+    watch: Watch | None = None,
+    **settings: Any,  # noqa: ANN401  checked by `igap`
+) -> Ranking:
+    """Say in which languages a transfer will lose most: IGAP of random labels on parallel sentences.
+
+    Args:
+        model: Encoder by folder, embedded name or hub id.
+        languages: Targets; default: all that the parallel data has.
+        parallel: Catalog name, file with `{lang}`, or language -> examples; labels are not read.
+        source: Language of the task.
+        split: Part of the data; default: its first one.
+        sentences: Use at most so many.
+        seeds: Runs; each draws its own labels.
+        rates: Learning rates; default by the encoder's width.
+        error: Training error E′ at which gaps are compared.
+        epsilon: Width of the band of training errors.
+        every: Steps between checkpoints.
+        candidates: Checkpoints per seed after which a run stops.
+        layer: Layer of the similarities that are shown beside; default 7 of 12, and its like in other depths.
+        out: Folder for the runs' errors, so that a stopped ranking goes on.
+        reading: Further arguments of `crosslift.load`.
+        watch: Who is told about progress.
+        settings: Anything of `Training`, `Execution` or the task, by name.
+    """
+    watch = watch or Silent()
+    wanted = None if languages is None else [source, *(x for x in languages if x != source)]
+    sets = parallel_sets(parallel, wanted, split, sentences, reading, labelled=False, watch=watch)
+    if source not in sets:
+        raise BadInput(f'The parallel data has no "{source}"; there is {", ".join(sets)}.')
+    measured = igap(
+        model, sets, sources=source, labels="random", seeds=seeds, rates=rates, errors=[error], epsilon=epsilon,
+        every=every, candidates=candidates, out=out, watch=watch, **settings,
+    )  # fmt: skip
+    (errors,) = measured.systems.values()
+    band = measured.bands[0]
+    found = igaps(errors, band)
+    if not all(score.defined for score in found.values()):
+        ended = errors.final(source, held_out=False)
+        raise BadInput(
+            f"No checkpoint of {model} has a training error from {error:g} to {error + epsilon:g}; the runs ended at "
+            f"{(ended.mean if ended else 100) / 100:.3f}.",
+            "Train longer (--epochs), with another --rates, or on fewer --sentences.",
+        )
+    layers, alike = _similarities(model, sets, errors, layer)
+    gaps = {target: score.expected.mean for target, score in found.items() if score.expected}
+    rows = forecasts(gaps, gap_resamples(errors, band), alike)
+    some = next(iter(found.values()))
+    about = f"random labels on {errors.items} sentences, {len(errors.seeds)} seeds, training error below "
+    about += f"{error + epsilon:g}"
+    return Ranking(Path(model).name, source, about, rows, some.used, layers)
+
+
+def _similarities(
+    model: str | Path, sets: Mapping[str, Examples], errors: Errors, layer: int | None
+) -> tuple[int, dict[str, dict[str, float]]]:
+    encoder, tokenizer = load_encoder(model), load_tokenizer(model)
+    chosen = best_layer(int(encoder.config.num_hidden_layers), layer)
+    length = min(128, int(tokenizer.model_max_length))
+    vectors = {
+        language: sentence_vectors(encoder, tokenizer, sets[language].texts, max_length=length)[chosen]
+        for language in (errors.source, *errors.targets)
+    }
+    return chosen, {target: similarities(vectors[errors.source], vectors[target]) for target in errors.targets}

@@ -1,0 +1,236 @@
+"""Gated evaluation equals evaluating everything; one call measures, compares and resumes."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import crosslift.runs.igap as module
+from crosslift.data.examples import Examples
+from crosslift.errors import BadInput
+from crosslift.measure.igap import igaps, mean_igap
+from crosslift.models.load import load_model, load_tokenizer
+from crosslift.runs.evaluate import predict_examples
+from crosslift.runs.gated import Measured, Passes
+from crosslift.runs.igap import igap, method_spec
+from crosslift.runs.rank import rank
+from crosslift.tasks import task_for
+from tests.tiny_data import classification, tagging
+from tests.tiny_models import save_encoder
+
+WORDS = {"house": "Haus", "tree": "Baum", "river": "Fluss", "stone": "Stein", "bird": "Vogel", "the": "das"}
+COLOURS = {"red": "rot", "green": "grün", "blue": "blau"}
+FAST = {"learning_rate": 5e-3, "batch_size": 8, "max_tokens": 2048}
+
+
+def translated(examples: Examples, language: str, words: dict[str, str]) -> Examples:
+    texts = []
+    for text in examples.texts:
+        for old, new in words.items():
+            text = text.replace(old, new)
+        texts.append(text)
+    return replace(examples, language=language, texts=texts)
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return save_encoder(tmp_path_factory.mktemp("igap") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def sets():
+    english = classification(24)
+    return {
+        "en": english,
+        "de": translated(english, "de", WORDS),
+        "fr": translated(english, "fr", {**WORDS, "today": "aujourd'hui", "red": "rot"}),
+        "xx": translated(english, "xx", {**WORDS, **COLOURS}),
+    }
+
+
+def bands_of(result):
+    return {
+        name: {
+            band: {target: score.to_dict() for target, score in igaps(errors, band).items()} for band in result.bands
+        }
+        for name, errors in result.systems.items()
+    }
+
+
+def test_gated_evaluation_gives_the_numbers_of_the_exhaustive_one_for_less(encoder, sets):
+    settings = {"seeds": [1], "errors": [0.3, 0.4, 0.5, 0.6], "epsilon": 0.1, "every": 1, "epochs": 5, **FAST}
+    gated, whole = (igap(encoder, sets, whole=whole, candidates=None, **settings) for whole in (False, True))
+    assert bands_of(gated) == bands_of(whole)
+    defined = [score.defined for band in gated.bands for score in igaps(gated.systems["tiny"], band).values()]
+    assert any(defined)
+    assert gated.texts < whole.texts
+    assert [end.parallel for end in gated.systems["tiny"].ends] == [end.parallel for end in whole.systems["tiny"].ends]
+
+
+def test_tagging_counts_sentences_with_any_wrong_word_as_decoding_would(tmp_path):
+    encoder = save_encoder(tmp_path / "tiny")
+    # Long texts are cut into several rows, and words without a space between them share pieces.
+    examples = tagging(30, seed=3)
+    task = task_for(examples, max_length=20)
+    tokenizer, model = load_tokenizer(encoder), load_model(encoder, task, head_seed=4)
+    measured = Measured(examples, task, tokenizer)
+    items = np.array([5, 0, 29, 7, 8, 12, 13])
+    predictions = predict_examples(model, tokenizer, task, examples)
+    right = [list(p["prediction"]) == list(tags) for p, tags in zip(predictions, examples.labels, strict=True)]
+    assert measured.run(model.eval(), items, Passes())[0].tolist() == [not right[i] for i in items]
+    assert len(measured.encoded.example_of) > len(examples)
+    # With what the model says as gold, nothing is wrong; with one tag changed, one sentence is.
+    said = [list(p["prediction"]) for p in predictions]
+    other = "O" if said[7][2] != "O" else "B-LOC"
+    changed = [*said[:7], [*said[7][:2], other, *said[7][3:]], *said[8:]]
+    for labels, expected in ((said, [False] * 7), (changed, [i == 7 for i in items])):
+        again = Measured(replace(examples, labels=labels), task, tokenizer)
+        assert again.run(model, items, Passes())[0].tolist() == expected
+
+
+def test_tagging_is_measured_end_to_end(encoder):
+    english = tagging(16)
+    sets = {"en": english, "de": replace(english, language="de")}
+    result = igap(encoder, sets, seeds=[1], errors=[0.0], epsilon=1.1, every=4, epochs=4, **FAST)
+    found = mean_igap(result.of("tiny"))
+    assert found.by_seed == {1: 0.0}  # the translation is the sentence itself
+
+
+def test_held_out_data_gives_decomposition_scores_and_gap(encoder, sets):
+    apart = {language: examples.select(range(10)) for language, examples in sets.items()}
+    result = igap(encoder, sets, held_out=apart, seeds=[1, 2], every=3, epochs=1, targets=["de", "xx"], **FAST)
+    errors = result.systems["tiny"]
+    parts = errors.decomposition("xx")
+    assert parts.error == pytest.approx(parts.interlingual + parts.intralingual + parts.training)
+    assert result.matrix("score").values[0, 0] == pytest.approx(100 - errors.final("en").mean)
+    assert "transfer gap" in str(result)
+
+
+def test_models_methods_and_sources_are_compared_in_one_call(encoder, sets, tmp_path):
+    result = igap(
+        encoder, sets, sources=["en", "de"], targets=["en", "de", "fr"], methods=["finetune", "gaussian:sigma=0.01"],
+        seeds=[1], errors=[0.0], epsilon=1.1, every=3, epochs=3, **FAST,
+    )  # fmt: skip
+    assert list(result.systems) == [
+        "finetune from en", "finetune from de", "gaussian:sigma=0.01 from en", "gaussian:sigma=0.01 from de",
+    ]  # fmt: skip
+    band = result.bands[0]
+    used = {name: set(next(iter(result.of(name).values())).used.values()) for name in result.systems}
+    assert set.union(*used.values()) == {result.candidates(band)}
+    with pytest.raises(BadInput, match="share a source"):
+        result.matrix()
+
+
+def test_random_labels_need_no_labels_and_are_drawn_anew_for_each_seed(encoder, sets):
+    plain = {language: replace(examples.unlabelled(), kind="text") for language, examples in sets.items()}
+    result = igap(
+        encoder, plain, labels="random", limit=16, seeds=[1, 2], errors=[0.0], epsilon=1.1, every=4, epochs=2,
+        candidates=1, **FAST,
+    )  # fmt: skip
+    assert result.systems["tiny"].items == 16
+    with pytest.raises(BadInput, match="has no labels"):
+        igap(encoder, plain, seeds=[1])
+
+
+def test_noise_and_extra_rows_change_training_and_not_the_measured_set(encoder, sets):
+    settings = {"seeds": [1], "errors": [0.0], "epsilon": 1.1, "every": 3, "epochs": 1, **FAST}
+    plain, noisy, more = (
+        igap(encoder, sets, **settings, **change).systems["tiny"]
+        for change in ({}, {"noise": 1.0}, {"extra": classification(24, seed=9)})
+    )
+    assert plain.items == noisy.items == more.items == 24
+    assert len(more.checkpoints) == 2 * len(plain.checkpoints)
+    assert noisy.checkpoints != plain.checkpoints
+
+
+def test_a_call_that_was_stopped_goes_on_and_a_finished_run_is_not_run_again(encoder, sets, tmp_path, monkeypatch):
+    settings = {"errors": [0.0], "epsilon": 0.5, "every": 4, "epochs": 2, **FAST}
+    first = igap(encoder, sets, seeds=[1], out=tmp_path / "out", **settings)
+    (file,) = (tmp_path / "out").iterdir()
+    written = file.stat().st_mtime_ns
+    both = igap(encoder, sets, seeds=[1, 2], out=tmp_path / "out", **settings)
+    assert file.stat().st_mtime_ns == written and len(list((tmp_path / "out").iterdir())) == 2
+    assert (
+        both.systems["tiny"].checkpoints[: len(first.systems["tiny"].checkpoints)] == first.systems["tiny"].checkpoints
+    )
+
+    def never(*_, **__):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(module, "train", never)
+    assert igap(encoder, sets, seeds=[1, 2], out=tmp_path / "out", **settings).systems == both.systems
+    with pytest.raises(AssertionError, match="trained again"):
+        igap(encoder, sets, seeds=[1], out=tmp_path / "out", **{**settings, "epochs": 3})
+
+
+def test_languages_are_ranked_with_intervals_and_similarities(encoder, sets):
+    found = rank(
+        encoder, ["de", "fr", "xx"], parallel=sets, sentences=16, seeds=[1, 2], epsilon=0.6, every=2, candidates=2,
+        epochs=10, batch_size=8, rates=[5e-3],
+    )  # fmt: skip
+    assert {row.language for row in found.rows} == {"de", "fr", "xx"}
+    gaps = [row.gap for row in found.rows]
+    assert gaps == sorted(gaps)
+    assert all(row.low <= row.gap <= row.high and 1 <= row.first <= row.last <= 3 for row in found.rows)
+    assert all(set(row.similarities) == {"l2", "dot", "cosine"} for row in found.rows)
+    assert set(found.checkpoints.values()) == {2}
+
+
+def test_a_ranking_without_a_learnt_source_says_what_to_do(encoder, sets):
+    with pytest.raises(BadInput, match=r"No checkpoint of .* has a training error from 0 to 0\.01"):
+        rank(encoder, ["de"], parallel=sets, seeds=[1], epochs=0.2, every=1, rates=[1e-6], batch_size=8)
+
+
+@pytest.mark.parametrize(
+    ("spec", "read"),
+    [
+        ("ear", ("ear", {})),
+        ("xtune", ("robust", {"variant": "xtune"})),
+        ("ear:alpha=1,kl-unit=element", ("ear", {"alpha": "1", "kl_unit": "element"})),
+    ],
+)
+def test_methods_are_named_with_their_settings(spec, read):
+    assert method_spec(spec) == read
+
+
+@pytest.mark.parametrize(("spec", "said"), [("gausian", 'Did you mean "gaussian"'), ("ear:alpha", "name=value")])
+def test_methods_that_cannot_be_read_are_refused(spec, said):
+    with pytest.raises(BadInput, match=said):
+        method_spec(spec)
+
+
+def test_a_gate_stops_looking_when_every_band_is_full(encoder, sets):
+    result = igap(encoder, sets, seeds=[1], errors=[0.0], epsilon=1.1, every=1, epochs=5, candidates=3, **FAST)
+    assert len(result.systems["tiny"].checkpoints) == 3
+    assert result.systems["tiny"].ends[0].step == 3
+
+
+def test_an_item_without_labels_cannot_be_measured(encoder, sets):
+    task = task_for(sets["en"])
+    with pytest.raises(BadInput, match="no labels to measure errors by"):
+        Measured(sets["en"].unlabelled(), task, load_tokenizer(encoder))
+
+
+def test_other_weights_under_the_same_name_are_measured_anew(sets, tmp_path):
+    settings = {"seeds": [1], "errors": [0.0], "epsilon": 1.1, "every": 1, "candidates": 1, "out": tmp_path / "out"}
+    for seed in (0, 1):
+        save_encoder(tmp_path / "tiny", seed=seed)
+        module._weights.cache_clear()
+        igap(tmp_path / "tiny", sets, **settings, **FAST)
+    assert len(list((tmp_path / "out").iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"methods": "finetune:alpha=1"}, 'There is no setting "alpha"'),
+        ({"labels": "coin"}, "gold or random"),
+        ({"every": 0}, "--every must be at least 1"),
+        ({"labels": "random", "extra": classification(4)}, "go without them"),
+        ({"sources": "yo"}, 'No data for "yo"'),
+        ({"rates": [1e-3], "learning_rate": 1e-3}, "either rates, or learning_rate"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_before_anything_is_trained(change, said, encoder, sets):
+    with pytest.raises(BadInput, match=said):
+        igap(encoder, sets, **{"targets": ["de"], **change})
