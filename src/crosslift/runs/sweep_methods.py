@@ -1,0 +1,134 @@
+"""What a sweep must know about the methods of `fit`: their arguments, their settings, and how they are called."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from crosslift.data import load
+from crosslift.data.storage import Json
+from crosslift.errors import BadInput, nearest
+from crosslift.methods import METHODS, method_settings
+from crosslift.models.load import locate
+from crosslift.runs.fit import fit
+from crosslift.runs.progress import Watch
+from crosslift.runs.settings import Execution, Optimisation, Selection, sort_settings
+from crosslift.tasks import TASKS
+
+OTHERS = {
+    "adjust": ("crosslift.runs.adjust", "adjust"),
+    "distill": ("crosslift.runs.distill", "distill"),
+    "plug": ("crosslift.runs.plug", "fit_connector"),
+}
+"""Methods that learn without labels -> where their function and its `SETTINGS` are."""
+NO_TASK = ("adjust", "plug")
+"""Methods that deliver an encoder or a connector: there is nothing to score yet."""
+
+# What the sweep itself decides.
+_OURS = {"out", "seed", "seeds", "overwrite", "average_runs", "watch", "settings"}
+_TASK_SETTINGS = {setting.name for cls in TASKS.values() for setting in fields(cls)} - {"labels"}
+LOAD = tuple(name for name in inspect.signature(load).parameters if name not in {"path_or_name", "language", "split"})
+
+
+def check(chosen: Json, kinds: dict[str, str]) -> Json:
+    """Return one run's arguments with every name known and every setting of its type, or say what is wrong.
+
+    Args:
+        chosen: What the grid says, with `method`.
+        kinds: Filled with the task kind of each data set that was looked at, so that it is loaded once.
+    """
+    method = chosen.get("method")
+    if not isinstance(method, str):
+        raise BadInput(f'A run of the grid has no "method" (it is {method!r}).', f"Methods: {', '.join(METHODS)}.")
+    known = [*METHODS, *OTHERS]
+    if method not in known:
+        raise BadInput(f'There is no method "{method}".{nearest(method, known)}', f"Methods: {', '.join(known)}.")
+    function = _function(method)
+    arguments = [name for name in inspect.signature(function).parameters if name not in _OURS]
+    arguments += ["reading"] if method in METHODS else []
+    arguments = list(dict.fromkeys(["method", *arguments]))
+    groups = _groups(method, chosen)
+    own = {setting.name for cls in groups for setting in fields(cls)}
+    task = _TASK_SETTINGS if method not in NO_TASK else set()
+    refuse_unknown(chosen, sorted({"seeds", *arguments, *own, *task}), f"fit {method}")
+    given = {name: value for name, value in chosen.items() if name in arguments}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.default is inspect.Parameter.empty and name in arguments and given.get(name) is None:
+            raise BadInput(f'A run of fit {method} in the grid has no "{name}".')
+    settings = {name: value for name, value in chosen.items() if name not in arguments}
+    if method in METHODS:
+        groups.append(TASKS[_kind(given, kinds)])
+    else:  # which task it is, the teacher says when it is opened
+        settings = {name: value for name, value in settings.items() if name in own}
+    shares = sort_settings(groups, settings)
+    for cls, share in zip(groups, shares, strict=True):
+        if cls not in TASKS.values():
+            cls(**share)  # its own checks
+    loose = {name: value for name, value in chosen.items() if name in task - own and method not in METHODS}
+    return {**given, **{name: value for share in shares for name, value in share.items()}, **loose}
+
+
+def call(chosen: Json, seed: int, out: Path, watch: Watch) -> None:
+    """Train one run."""
+    given: dict[str, Any] = dict(chosen)
+    method, reading = str(given.pop("method")), given.pop("reading", None)
+    if reading:
+        source = given.get("source") or "en"
+        given["data"] = load(given["data"], language=source, split="train", **reading)
+        if given.get("dev"):
+            given["dev"] = load(given["dev"], language=source, split="dev", **reading)
+    function = _function(method)
+    accepted = inspect.signature(function).parameters
+    given |= {"seeds": [seed]} if "seeds" in accepted else {"seed": seed}
+    given |= {"method": method} if method in METHODS else {}
+    function(**given, out=out, watch=watch)
+
+
+def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str) -> None:
+    """Refuse a name that is not known, with the nearest that is."""
+    for name in given:
+        if name not in known:
+            raise BadInput(f'{what} has no "{name}".{nearest(str(name), known)}', f"It has {', '.join(known)}.")
+
+
+def _function(method: str) -> Callable[..., object]:
+    if method in METHODS:
+        return fit
+    module, name = OTHERS[method]
+    found: Callable[..., object] = getattr(import_module(module), name)
+    return found
+
+
+def _groups(method: str, chosen: Json) -> list[Any]:
+    """Return the settings dataclasses of a method, without the task's."""
+    if method in OTHERS:
+        return list(import_module(OTHERS[method][0]).SETTINGS)
+    groups = [Optimisation, Execution, Selection, method_settings(method)]
+    if chosen.get("with_adjustment"):
+        groups += import_module("crosslift.runs.continual").SETTINGS
+    return groups
+
+
+def _kind(given: Json, kinds: dict[str, str]) -> str:
+    """Return the task kind of the training data; what else can be wrong with model and data shows here too."""
+    for name in ("model", "source", "data", "dev"):
+        if not isinstance(given.get(name, ""), str | None):
+            raise BadInput(f"{name} in the grid is text, not {given[name]!r}.")
+    limit = given.get("limit")
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+        raise BadInput(f"limit in the grid is a whole number above 0, not {limit!r}.")
+    reading = given.get("reading") or {}
+    if not isinstance(reading, dict):
+        raise BadInput(f"reading in the grid holds names and values, not {reading!r}.")
+    refuse_unknown(reading, LOAD, "reading")
+    locate(str(given["model"]))
+    where = json.dumps([given["data"], given.get("source"), reading], sort_keys=True)
+    if where not in kinds:
+        source = str(given.get("source") or "en")
+        kinds[where] = load(str(given["data"]), language=source, split="train", **reading).kind
+    return kinds[where]

@@ -1,0 +1,131 @@
+"""The Ray engine of a sweep: every run is a plain remote task of a cluster whose machines share the sweep's folder.
+
+Ray places the tasks and tells us when a worker or a whole machine is lost; that a run is done once and only once is
+decided by its folder and its lock, not by Ray's own retries.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+from crosslift.data.storage import Json
+from crosslift.errors import BadInput, MissingExtra
+from crosslift.runs.sweep_grid import Planned
+
+
+def remote_attempt(plan: Json, out: str, cores: int, folder: str) -> Json:
+    """Perform a run in a worker of the cluster."""
+    from crosslift.runs.sweep_work import attempt
+
+    if Path(folder).is_dir():
+        os.chdir(folder)  # paths in the grid mean what they mean where the sweep was started
+    return attempt(Planned.from_dict(plan), Path(out), cores)
+
+
+class Ray:
+    """Runs on a Ray cluster.
+
+    Args:
+        out: Folder of the sweep, seen by all machines.
+        workers: How many runs at once; default: as many as fit.
+        cores: Cores for each.
+        gpus: Share of a GPU for each; default: one where the cluster has any, else none.
+        address: `HOST:PORT` of a cluster; default: the one that runs here, else a new one on this machine.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        workers: int | None = None,
+        cores: int = 1,
+        gpus: float | None = None,
+        address: str | None = None,
+    ) -> None:
+        try:
+            import ray
+        except ImportError:
+            raise MissingExtra("Ray", "ray") from None
+        self.ray: Any = ray
+        self.out = out
+        self._connect(address)
+        there = self.ray.cluster_resources()
+        gpus = (1.0 if there.get("GPU") else 0.0) if gpus is None else gpus
+        if cores > there.get("CPU", 0) or gpus > there.get("GPU", 0):
+            self.close()
+            raise BadInput(
+                f"No run fits: it wants {cores} cores and {gpus:g} GPUs, the cluster has {there.get('CPU', 0):g} and "
+                f"{there.get('GPU', 0):g}.",
+                "Lower --cores or --gpus.",
+            )
+        self.cores, self.most = cores, workers
+        # A worker starts with the environment of its machine; what says where data and models are comes from here.
+        kept = {k: v for k, v in os.environ.items() if k.startswith(("CROSSLIFT_", "HF_")) or k == "PYTHONPATH"}
+        self.task = ray.remote(remote_attempt).options(
+            num_cpus=cores,
+            num_gpus=gpus,
+            max_retries=0,
+            runtime_env={"env_vars": {**kept, "OMP_NUM_THREADS": str(cores)}},
+        )
+        self.running: dict[Any, Planned] = {}
+
+    def _connect(self, address: str | None) -> None:
+        if self.ray.is_initialized():
+            self.owned = False
+            return
+        self.owned = True
+        quiet = {"log_to_driver": False, "logging_level": "error"}
+        if address:
+            _reach(address)
+        # Newer versions of Ray have clusters with tokens, and an error of its own or a failed connection for them.
+        refused = (ConnectionError, getattr(self.ray.exceptions, "AuthenticationError", ConnectionError))
+        try:
+            self.ray.init(address=address or "auto", **quiet)
+        except refused as error:
+            if address:
+                raise BadInput(
+                    f"The Ray cluster at {address} does not let us in: {str(error).splitlines()[0]}",
+                    "If it wants a token, set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN_PATH as on its head node.",
+                ) from error
+            self.ray.init(include_dashboard=False, **quiet)  # no cluster here: this machine becomes one
+
+    @property
+    def free(self) -> int:
+        """How many more runs can be handed over; the cluster queues what does not fit yet."""
+        return (self.most if self.most is not None else 10_000) - len(self.running)
+
+    def submit(self, planned: Planned) -> None:
+        """Hand a run to the cluster."""
+        reference = self.task.remote(planned.to_dict(), str(self.out), self.cores, str(Path.cwd()))
+        self.running[reference] = planned
+
+    def wait(self, seconds: float) -> list[tuple[Planned, Json]]:
+        """Wait so long at most; return the runs that ended and how they went."""
+        done, _ = self.ray.wait(list(self.running), num_returns=1, timeout=seconds)
+        ended = []
+        for reference in done:
+            planned = self.running.pop(reference)
+            try:
+                reply = self.ray.get(reference)
+            except self.ray.exceptions.RayError as error:  # its worker or its machine is gone
+                reply = {"error": f"{type(error).__name__}: its worker was lost", "again": True}
+            ended.append((planned, reply))
+        return ended
+
+    def close(self) -> None:
+        """Drop what still runs, and leave the cluster."""
+        for reference in getattr(self, "running", {}):
+            self.ray.cancel(reference, force=True)
+        if self.owned:
+            self.ray.shutdown()
+
+
+def _reach(address: str) -> None:
+    """Refuse an address where nobody listens; Ray itself would go on asking for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=10).close()
+    except (OSError, ValueError, OverflowError):
+        raise BadInput(f"No Ray cluster answers at {address}.", "Start one:  ray start --head") from None
