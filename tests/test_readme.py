@@ -81,9 +81,15 @@ def test_every_file_that_the_readme_links_to_exists():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_methods_that_the_readme_calls_here_are_the_ones_there_are():
+def test_the_methods_of_the_readme_are_the_ones_there_are():
+    from crosslift.cli.fit import OTHER_VERBS
     from crosslift.methods import METHODS
 
-    rows = [line for line in README.splitlines() if line.startswith("|") and line.rstrip().endswith("| here |")]
-    named = {name for row in rows for name in re.findall(r"`([a-z]+)`", row.split("|")[2])}
-    assert named == set(METHODS)
+    rows = [line.split("|") for line in README.splitlines() if line.startswith("|") and "](docs/" in line]
+    named = {name for row in rows for name in re.findall(r"`([a-z]+)`", row[2])}
+    assert named == {*METHODS, *OTHER_VERBS, "measure"}
+
+
+def test_every_page_that_the_readme_names_is_there():
+    pages = re.findall(r"\]\(([^)#]+\.md)\)", README)
+    assert len(pages) > 10 and [page for page in pages if not (ROOT / page).exists()] == []

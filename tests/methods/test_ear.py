@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 import crosslift as xl
 from crosslift.data.examples import Examples
@@ -238,7 +239,7 @@ def test_presets_set_weights_and_reductions(folders):
     rows = np.arange(6)
     terms = {}
     for preset in ("default", "paper", "released"):
-        method, model = made(folders, preset=preset, exact=True, unprotected=True)
+        method, model = made(folders, preset=preset, exact=True, unprotected=True, copies=3)
         with torch.no_grad():
             terms[preset] = method.loss(model, method.batch(rows, 0))
             batch = method.batch(rows, 0)
@@ -306,3 +307,31 @@ def test_the_same_seed_gives_the_same_weights_again(folders, tmp_path):
         xl.fit("ear", out=tmp_path / name, **options).model / "model.safetensors" for name in ("first", "again")
     )
     assert first.read_bytes() == again.read_bytes()
+
+
+def test_fixed_copies_come_again_and_the_released_preset_has_three(folders):
+    one, _ = made(folders, rate=0.5, copies=1)
+    assert one.data.draw(np.arange(12), 0)[0].texts == one.data.draw(np.arange(12), 7)[0].texts
+    released, _ = made(folders, preset="released")
+    seen = [{released.data.draw(np.array([row]), step)[0].texts[0] for step in range(40)} for row in range(12)]
+    assert max(map(len, seen)) <= 3
+    assert max(map(len, seen)) > 1
+    with pytest.raises(BadInput, match="--copies must be at least 1"):
+        Settings(copies=0)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_is_traced_twice_whatever_the_lengths_and_gives_the_same_losses(folders):
+    method, model = made(folders)
+    by_length = np.argsort(method.lengths, kind="stable")
+    batches = [method.batch(by_length[[i, i + 1]], step) for step, i in enumerate((0, 5, 9, 2, 7))]
+    assert len({batch["input_ids"].shape for batch in batches}) > 2
+    with torch.no_grad():
+        wanted = [method.loss(model, batch) for batch in batches]
+        torch._dynamo.reset()
+        graphs = CompileCounter()
+        model.compile(backend=graphs, dynamic=None, fullgraph=True)
+        for batch, terms in zip(batches, wanted, strict=True):
+            torch.testing.assert_close(method.loss(model, batch), terms)
+    # Once for the first length, once more for any.
+    assert graphs.frame_count == 2

@@ -8,9 +8,15 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import crosslift as xl
-from crosslift.errors import BadInput
-from crosslift.methods.robust import Robust, Settings, ascend, symmetric_kl, uniform_in_ball
-from crosslift.models.attention import disturbed
+from crosslift.methods.robust import (
+    Robust,
+    Settings,
+    _paired_by_word,
+    ascend,
+    symmetric_kl,
+    uniform_in_ball,
+)
+from crosslift.models.attention import Disturbance
 from crosslift.models.forward import forward
 from crosslift.models.load import load_model
 from crosslift.tasks import task_for
@@ -97,7 +103,7 @@ def test_xtune_is_clean_cross_entropy_and_the_divergence_from_noised_logits(fold
     half = {name: tensor[:6] for name, tensor in batch.items()}
     with torch.no_grad():
         clean = forward(model, half)["logits"]
-        with disturbed(model, noise):
+        with Disturbance(model)(noise):
             noised = forward(model, half)["logits"]
     torch.testing.assert_close(terms["ce"], cross_entropy(clean, half["labels"]))
     torch.testing.assert_close(terms["kl"], 2 * symmetric_kl(clean, noised), atol=1e-7, rtol=1e-3)
@@ -148,11 +154,39 @@ def test_padding_does_not_count(folder, variant, kind):
         torch.testing.assert_close(terms[name], same[name], atol=1e-6, rtol=1e-4)
 
 
-def test_xtune_with_synonyms_is_for_classification(folder):
-    method, model = made(folder, "xtune", noise_from="synonyms", rate=1.0)
-    assert method.loss(model, method.batch(np.arange(6), 0))["kl"] > 0
-    with pytest.raises(BadInput, match="--noise-from gaussian"):
-        made(folder, "xtune", "tagging", noise_from="synonyms")
+@pytest.mark.parametrize("kind", list(MAKERS))
+def test_xtune_with_synonyms_is_zero_without_replacement_and_above_it_with(folder, kind):
+    terms = {}
+    for rate in (0.0, 1.0):
+        method, model = made(folder, "xtune", kind, noise_from="synonyms", rate=rate)
+        terms[rate] = method.loss(model, method.batch(np.arange(6), 0))
+    assert terms[0.0]["kl"].item() == pytest.approx(0, abs=1e-11)
+    assert terms[1.0]["kl"].item() > 10 * abs(terms[0.0]["kl"].item())
+    assert terms[0.0]["ce"].item() == pytest.approx(terms[1.0]["ce"].item(), rel=1e-4)
+
+
+def test_tags_are_compared_at_the_first_token_of_each_word():
+    # Two words; in xᵃ the first is two pieces. -100: special tokens, pieces, padding.
+    logits = torch.arange(2 * 5 * 2, dtype=torch.float32).reshape(2, 5, 2)
+    batch = {
+        "labels": torch.tensor([[-100, 1, 0, -100, -100], [-100, 1, -100, 0, -100]]),
+        "word_first": torch.tensor([[0, 3, 1, 2], [0, 4, 1, 3]]),
+        "word_stop": torch.tensor([[1, 4, 2, 3], [1, 5, 3, 4]]),
+    }
+    p, q = _paired_by_word(logits, batch, "tagging")
+    assert torch.equal(p, logits[0, [1, 2]])
+    assert torch.equal(q, logits[1, [1, 3]])
+
+
+def test_answers_are_compared_as_probabilities_of_words():
+    logits = torch.tensor([[0.3, 0.1, 0.6, 1e-9], [0.3, 0.2, 0.1, 0.4]]).log()
+    batch = {
+        "word_first": torch.tensor([[0, 1, 2, -1], [0, 1, 3, -1]]),
+        "word_stop": torch.tensor([[1, 2, 3, -1], [1, 3, 4, -1]]),
+    }
+    p, q = (side.softmax(-1) for side in _paired_by_word(logits, batch, "qa"))
+    torch.testing.assert_close(p, torch.tensor([[0.3, 0.1, 0.6, 0.0]]))
+    torch.testing.assert_close(q, torch.tensor([[0.3, 0.3, 0.4, 0.0]]))
 
 
 @pytest.mark.parametrize("kind", list(MAKERS))

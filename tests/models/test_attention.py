@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 from transformers import AlbertConfig, AlbertModel, AutoModel, AutoModelForSequenceClassification
 
 from crosslift.errors import BadInput
-from crosslift.models.attention import disturbed, layer_attention
+from crosslift.models.attention import Disturbance, Listener
 from tests.tiny_models import FAMILIES, config_for, save_encoder, tokenizer_for
 
 
@@ -37,7 +38,7 @@ def test_attention_equals_eagers(family, layer, folder):
     real = inputs["attention_mask"].bool()
     with torch.no_grad():
         wanted = eager(**inputs, output_attentions=True, output_hidden_states=True)
-        with layer_attention(fused, layer) as taken:
+        with Listener(fused, layer) as taken:
             fused(**inputs)
     got = taken.attention(inputs["attention_mask"])
     queries = real[:, None, :, None].expand_as(got)
@@ -58,7 +59,7 @@ def test_gradients_of_the_attention_equal_eagers(family, folder):
         if implementation:
             attention = model(**inputs, output_attentions=True).attentions[1]
         else:
-            with layer_attention(model, 2) as taken:
+            with Listener(model, 2) as taken:
                 model(**inputs)
             attention = taken.attention(inputs["attention_mask"])
         real = inputs["attention_mask"][:, None, :, None]
@@ -72,22 +73,50 @@ def test_a_layer_beyond_the_last_is_the_last_one(folder):
     model = AutoModel.from_pretrained(folder("bert")).eval()
     seen = []
     for layer in (2, 6):
-        with layer_attention(model, layer) as taken, torch.no_grad():
+        with Listener(model, layer) as taken, torch.no_grad():
             model(**batch())
         seen.append(taken.attention(batch()["attention_mask"]))
     assert torch.equal(*seen)
 
 
-def test_hooks_are_gone_after_the_context(folder):
+def test_nothing_is_caught_or_added_outside_the_context_and_close_takes_the_hooks_off(folder):
     model = AutoModel.from_pretrained(folder("bert")).eval()
-    with layer_attention(model, 1), disturbed(model, torch.ones(())):
-        pass
+    with torch.no_grad():
+        plain = model(**batch()).last_hidden_state
+        listener, disturbance = Listener(model, 1), Disturbance(model)
+        with listener, disturbance(torch.ones(())):
+            model(**batch())
+        listener.forget()
+        assert torch.equal(model(**batch()).last_hidden_state, plain)
+    assert listener.caught == {}
+    listener.close()
+    disturbance.close()
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+
+
+def test_a_compiled_model_is_traced_once_with_what_listens_to_it(folder):
+    model = AutoModel.from_pretrained(folder("bert")).eval()
+    listener, disturbance = Listener(model, 2), Disturbance(model)
+    mask = batch()["attention_mask"]
+
+    def attention(seed):
+        noise = torch.randn(3, 7, 32, generator=torch.Generator().manual_seed(seed))
+        with listener, disturbance(noise):
+            model(**batch())
+        return listener.attention(mask)
+
+    wanted = [attention(seed) for seed in range(4)]
+    torch._dynamo.reset()
+    graphs = CompileCounter()
+    model.compile(backend=graphs, fullgraph=True)
+    for seed in range(4):
+        torch.testing.assert_close(attention(seed), wanted[seed])
+    assert graphs.frame_count == 1
 
 
 def test_a_family_whose_attention_cannot_be_read_says_so_and_names_those_that_can():
     config = AlbertConfig(hidden_size=32, num_attention_heads=2, embedding_size=16, intermediate_size=64)
-    with pytest.raises(BadInput, match='of a "albert" model cannot be read'), layer_attention(AlbertModel(config), 1):
+    with pytest.raises(BadInput, match='of a "albert" model cannot be read'), Listener(AlbertModel(config), 1):
         pass
 
 
@@ -97,7 +126,7 @@ def test_a_window_of_local_attention_is_kept():
     config.global_attn_every_n_layers = 2  # how transformers 5.0 says the same
     config.local_attention = 4
     model = AutoModel.from_config(config).eval()
-    with layer_attention(model, 2) as taken, torch.no_grad():
+    with Listener(model, 2) as taken, torch.no_grad():
         model(**batch())
     seen = taken.attention(batch()["attention_mask"])[0, 0] > 0
     assert seen.sum(1).tolist() == [3, 4, 5, 5, 5, 4, 3]
@@ -108,7 +137,7 @@ def test_noise_on_the_embeddings_is_a_shifted_embedding(folder):
     noise = torch.randn(3, 7, 32, generator=torch.Generator().manual_seed(1))
     inputs = batch()
     with torch.no_grad():
-        with disturbed(model, noise), layer_attention(model, 1) as taken:
+        with Disturbance(model)(noise), Listener(model, 1) as taken:
             model(**inputs)
         shifted = model.get_input_embeddings()(inputs["input_ids"]) + noise
         # Position ids as they follow from the input ids.

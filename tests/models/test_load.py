@@ -242,3 +242,14 @@ def test_texts_longer_than_the_model_can_read_are_cut_by_default_and_refused_on_
     assert run.folders[0].config["task"]["max_length"] == 128
     with pytest.raises(BadInput, match="reads at most 130 tokens"):
         xl.fit("finetune", model=folder, data=long, dev=long, out=tmp_path / "more", max_length=200, **settings)
+
+
+def test_a_tokenizer_saved_while_it_padded_and_cut_does_neither_when_it_is_loaded(copy):
+    from transformers import AutoTokenizer
+
+    saved = AutoTokenizer.from_pretrained(copy)
+    saved(["a b c", "a"], padding="max_length", truncation=True, max_length=4)
+    saved.save_pretrained(copy)
+    assert '"padding": {' in (copy / "tokenizer.json").read_text(encoding="utf-8")
+    rows = load.load_tokenizer(copy).backend_tokenizer.encode_batch(["one two three four five", "one"])
+    assert len(rows[0].ids) > 4 and len(rows[1].ids) < len(rows[0].ids)

@@ -6,7 +6,25 @@ from difflib import get_close_matches
 
 import typer
 
-from crosslift.cli import compare, demo, env, evaluate, fit, ls, predict, pretrain
+from crosslift.cli import (
+    align,
+    augment,
+    compare,
+    demo,
+    env,
+    evaluate,
+    extend_vocabulary,
+    fit,
+    ls,
+    measure,
+    plug,
+    predict,
+    pretrain,
+    report,
+    sweep,
+    translate,
+    trim,
+)
 from crosslift.cli.options import with_settings
 from crosslift.cli.reading import FileOptions
 from crosslift.errors import CrossliftError
@@ -33,6 +51,15 @@ def build(arguments: list[str]) -> typer.Typer:
     app.command("predict")(with_settings(predict.predict, files))
     app.command("compare")(compare.compare)
     app.command("pretrain")(pretrain.command(arguments))
+    app.command("plug")(plug.plug)
+    app.add_typer(measure.app, name="measure")
+    app.command("sweep")(sweep.sweep)
+    app.command("report")(report.report)
+    app.command("augment")(augment.command(arguments))
+    app.command("translate")(with_settings(translate.translate, files))
+    app.command("align")(align.command(arguments))
+    app.command("trim")(trim.trim)
+    app.command("extend-vocabulary")(extend_vocabulary.command(arguments))
     app.command("ls")(ls.ls)
     app.command("env")(env.env)
     return app

@@ -1,5 +1,6 @@
 """`crosslift evaluate`: scores by language."""
 
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -16,6 +17,9 @@ def evaluate(
     metric: Annotated[str | None, typer.Option(help="Which score to show (default: the main one).")] = None,
     variants: Annotated[bool, typer.Option("--variants", help="Show best, last and average as well.")] = False,
     mix: Annotated[str | None, typer.Option(help="Source language for: sentences, question or context.")] = None,
+    translator: Annotated[
+        str | None, typer.Option(help="translate-test: put the data into the model's language first, with this.")
+    ] = None,
     only_missing: Annotated[bool, typer.Option("--only-missing", help="Keep scores that are there already.")] = False,
     keep_unknown: Annotated[bool, typer.Option("--keep-unknown", help="Unknown gold labels are errors.")] = False,
     limit: Annotated[int | None, typer.Option(help="At most so many examples per language.")] = None,
@@ -29,9 +33,13 @@ def evaluate(
     from crosslift.cli.reading import load_options
     from crosslift.runs.evaluate import evaluate as run_evaluate
     from crosslift.runs.progress import watch_screen
+    from crosslift.runs.translate_baselines import translate_test
+    from crosslift.translate import cache_folder
 
+    # translate-test is evaluation with a translator in front.
+    through = partial(translate_test, translator=translator, cache=cache_folder()) if translator else run_evaluate
     tables = [
-        run_evaluate(
+        through(
             model,
             data,
             names(languages),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from crosslift.cli.adjust import BITEXT_HELP, bitexts
 from crosslift.cli.options import Json, Quiet, seeds, show_json, with_settings
 from crosslift.methods import METHODS
 
@@ -18,19 +20,24 @@ def app(arguments: list[str]) -> typer.Typer:
     for name in METHODS:
         verb = _verb(name)
         group.command(name)(with_settings(verb, _groups(name)) if name == called else _light(verb))
+    for name, home in OTHER_VERBS.items():
+        module = import_module(home)
+        group.command(name)(with_settings(module.verb, module.groups()) if name == called else _light(module.verb))
     return group
 
 
 def _groups(method: str) -> dict[str, type]:
     from crosslift.cli.reading import FileOptions
     from crosslift.methods import method_settings
+    from crosslift.runs.continual import SETTINGS
     from crosslift.runs.settings import Execution, Optimisation, Selection
     from crosslift.tasks import TASKS
 
     own = {f"Settings of {method}": method_settings(method)}
     tasks = {f"For {kind}": cls for kind, cls in TASKS.items()}
     common = {"Optimisation": Optimisation, "Selection": Selection, "Execution": Execution}
-    return {"Reading files": FileOptions, **own, **common, **tasks}
+    adjusting = dict(zip(("With adjustment", "With adjustment: from sentences to words"), SETTINGS, strict=True))
+    return {"Reading files": FileOptions, **own, **common, **tasks, **adjusting}
 
 
 def _light(verb: Any) -> Any:  # noqa: ANN401  a typer command
@@ -51,6 +58,9 @@ def _verb(method: str) -> Any:  # noqa: ANN401  a typer command
         seeds_text: Annotated[str, typer.Option("--seeds", help="One run each: 1,2,3 or 1-5.")] = "1",
         limit: Annotated[int | None, typer.Option(help="Use at most so many training examples.")] = None,
         average_runs: Annotated[bool, typer.Option("--average-runs", help="Also average the runs' weights.")] = False,
+        with_adjustment: Annotated[
+            list[str] | None, typer.Option("--with-adjustment", help=f"Sentence pairs in every step. {BITEXT_HELP}")
+        ] = None,
         overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there already.")] = False,
         quiet: Quiet = False,
         as_json: Json = False,
@@ -71,6 +81,7 @@ def _verb(method: str) -> Any:  # noqa: ANN401  a typer command
             seeds=seeds(seeds_text),
             limit=limit,
             average_runs=average_runs,
+            with_adjustment=bitexts(with_adjustment, "--with-adjustment") if with_adjustment else None,
             overwrite=overwrite,
             watch=watch_screen(quiet or as_json),
             **settings,
@@ -84,6 +95,9 @@ def _verb(method: str) -> Any:  # noqa: ANN401  a typer command
     fit.__doc__ = TITLES.get(method, method)
     return fit
 
+
+OTHER_VERBS = {"adjust": "crosslift.cli.adjust", "distill": "crosslift.cli.distill", "plug": "crosslift.cli.plug"}
+"""Methods that learn without labels -> module with their `verb` and its `groups` of settings."""
 
 TITLES = {
     "finetune": "Plain fine-tuning on source-language labels.",

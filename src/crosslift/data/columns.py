@@ -23,11 +23,11 @@ _BY_WIDTH_UNLABELLED = _BY_WIDTH | {2: ("text", "pair")}
 
 def table_examples(table: Table, reading: Reading) -> Examples:
     """Turn a table into examples of one language."""
-    where = _columns(table, reading)
+    where = column_names(table, reading)
     kind = reading.kind or _kind(where)
     if missing := _missing(kind, where):
         raise BadFile(table.path, None, f"a {kind} table needs a column for {missing}.", _hint(table))
-    rows, language = _of_language(table, where, reading.language)
+    rows, language = rows_of_language(table, where, reading.language)
     draft = Draft(table.path, kind, reading)
     cells = _Cells(table, where)
     for number, row in enumerate(rows, start=1):
@@ -158,7 +158,8 @@ def checked_answer(path: str, line: int | None, context: str, text: object, star
     return Answer(text, start)
 
 
-def _columns(table: Table, reading: Reading) -> dict[str, str]:
+def column_names(table: Table, reading: Reading) -> dict[str, str]:
+    """Return our names of the columns -> the table's own."""
     given = {("pair" if ours == "text2" else ours): str(name) for ours, name in reading.columns.items()}
     for ours, name in given.items():
         if ours not in NAMES:
@@ -205,7 +206,7 @@ def _hint(table: Table) -> str:
     return f"Name them with --columns text=…,label=…; the file has {found}."
 
 
-def _of_language(table: Table, where: Mapping[str, str], language: str | None) -> tuple[Sequence[int], str]:
+def rows_of_language(table: Table, where: Mapping[str, str], language: str | None) -> tuple[Sequence[int], str]:
     """Return the rows of the language asked for, and the code to call it by."""
     everything = range(len(table))
     if "language" not in where:

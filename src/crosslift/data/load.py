@@ -36,6 +36,7 @@ _SUFFIXES = {
     ".bio": "conll",
     ".iob": "conll",
     ".txt": "text",
+    ".tmx": "bitext",
 }
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 
@@ -154,12 +155,13 @@ def _languages_in(path: Path) -> list[str]:
     format = _SUFFIXES.get(format_suffix(path))
     if format not in ("csv", "tsv", "jsonl", "parquet"):
         return [UNKNOWN_LANGUAGE]
-    table = _table(path, format, None, None)
+    table = read_table(path, format)
     column = next((name for name in NAMES["language"] if name in table.columns), None)
     return list(dict.fromkeys(map(str, table.columns[column]))) if column else [UNKNOWN_LANGUAGE]
 
 
-def _table(path: Path, format: str, header: bool | None, quoting: Quoting | None) -> Table:
+def read_table(path: Path, format: str, header: bool | None = None, quoting: Quoting | None = None) -> Table:
+    """Read a table in one of the formats csv, tsv, jsonl and parquet."""
     if format == "jsonl":
         return read_jsonl(path)
     if format == "parquet":
@@ -181,7 +183,7 @@ def _read_file(
         return read_plain(path, reading)
     if format == "bitext":
         return _bitext(path, reading)
-    return table_examples(_table(path, format, header, quoting), reading)
+    return table_examples(read_table(path, format, header, quoting), reading)
 
 
 def _format(path: Path, reading: Reading) -> str:

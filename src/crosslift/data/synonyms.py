@@ -194,7 +194,7 @@ class Replaceable:
     choices: Sequence[tuple[str, ...]]
 
     def replace(
-        self, rows: NDArray[np.integer], rate: float | None, seed: int, step: int
+        self, rows: NDArray[np.integer], rate: float | None, seed: int, step: int | NDArray[np.int64]
     ) -> tuple[list[str], list[Spans]]:
         """Return new versions of some texts and of their words' spans; words map one to one.
 
@@ -203,26 +203,36 @@ class Replaceable:
             rate: Chance that a word which has synonyms is replaced by one of them, all alike; `None`: the draw is
                 uniform over the word itself and its synonyms (Huang et al. 2021).
             seed: Another seed, other words.
-            step: Another step, other words.
+            step: Another step, other words; one for all texts or one for each.
         """
         rows = np.asarray(rows, dtype=np.int64)
         counts = self.starts[rows + 1] - self.starts[rows]
         places = ranges(self.starts[rows], counts)
         owner = np.repeat(rows, counts)
         sizes = np.array([len(self.choices[i]) for i in places.tolist()], dtype=np.int64)
-        whether = _uniform(seed, step, owner, self.word[places], 0)
-        which = _uniform(seed, step, owner, self.word[places], 1)
+        own_step = step if isinstance(step, int) else np.repeat(step, counts)
+        whether = uniform(seed, own_step, owner, self.word[places], 0)
+        which = uniform(seed, own_step, owner, self.word[places], 1)
         chosen = whether < (sizes / (sizes + 1) if rate is None else rate)
         pick = (which * sizes).astype(np.int64)
         bounds = row_starts(counts)
-        texts, spans = [], []
+        texts, grown = [], []
+        flat = np.concatenate([np.zeros((0, 2), dtype=np.int32), *(self.spans[row] for row in rows.tolist())])
+        offsets = row_starts([len(self.spans[row]) for row in rows.tolist()])
+        at = np.repeat(offsets[:-1], counts) + self.word[places]
         for i, row in enumerate(rows.tolist()):
             own = np.flatnonzero(chosen[bounds[i] : bounds[i + 1]]) + bounds[i]
-            new = [self.choices[places[k]][pick[k]] for k in own.tolist()]
-            text, moved = _rewritten(self.texts[row], self.spans[row], self.word[places[own]], new)
-            texts.append(text)
-            spans.append(moved)
-        return texts, spans
+            new = [self.choices[place][k] for place, k in zip(places[own].tolist(), pick[own].tolist(), strict=True)]
+            texts.append(_rewritten(self.texts[row], flat[at[own]].tolist(), new))
+            grown += [len(word) for word in new]
+        growth = np.zeros(len(flat), dtype=np.int64)
+        growth[at[chosen]] = grown - (flat[at[chosen], 1] - flat[at[chosen], 0])
+        # One sum over all texts; what came before a text is not its own.
+        total = np.cumsum(growth)
+        before = np.concatenate([[0], total])[offsets[:-1]]
+        total -= np.repeat(before, np.diff(offsets))
+        moved = np.stack([flat[:, 0] + total - growth, flat[:, 1] + total], axis=1).astype(np.int32)
+        return texts, [moved[a:b] for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
 
 
 def replaceable(
@@ -270,26 +280,23 @@ def replaceable(
     return Replaceable(texts, spans, np.array(numbers, dtype=np.int64), np.array(starts), choices)
 
 
-def _rewritten(text: str, spans: Spans, words: NDArray[np.int64], new: Sequence[str]) -> tuple[str, Spans]:
-    """Put new words in place of some; return the text and the spans of all words in it."""
-    growth = np.zeros(len(spans), dtype=np.int64)
+def _rewritten(text: str, spans: Sequence[Sequence[int]], new: Sequence[str]) -> str:
+    """Put new words in place of those at some spans."""
     pieces, done = [], 0
-    for word, (start, end) in zip(new, spans[words].tolist(), strict=True):
+    for word, (start, end) in zip(new, spans, strict=True):
         pieces += [text[done:start], word]
         done = end
-    pieces.append(text[done:])
-    growth[words] = np.array([len(word) for word in new], dtype=np.int64) - (spans[words, 1] - spans[words, 0])
-    total = np.cumsum(growth)
-    moved = np.stack([spans[:, 0] + total - growth, spans[:, 1] + total], axis=1)
-    return "".join(pieces), moved.astype(np.int32)
+    return "".join([*pieces, text[done:]])
 
 
-def _uniform(seed: int, step: int, row: NDArray[np.int64], word: NDArray[np.int64], draw: int) -> NDArray[np.float64]:
+def uniform(
+    seed: int, step: int | NDArray[np.int64], row: NDArray[np.int64], word: NDArray[np.int64], draw: int
+) -> NDArray[np.float64]:
     """Return one number in [0, 1) per (row, word): a hash of all arguments (SplitMix64)."""
     with np.errstate(over="ignore"):
         state = np.full(len(row), seed % 2**63, dtype=np.uint64)
-        for part in (np.uint64(step), row.astype(np.uint64), word.astype(np.uint64), np.uint64(draw)):
-            state = (state ^ part) + np.uint64(0x9E3779B97F4A7C15)
+        for part in (np.asarray(step), row, word, np.asarray(draw)):
+            state = (state ^ part.astype(np.uint64)) + np.uint64(0x9E3779B97F4A7C15)
             state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
             state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
             state = state ^ (state >> np.uint64(31))

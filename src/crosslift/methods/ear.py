@@ -15,7 +15,8 @@ Where we depart from paper or released code:
 * `default` averages over valid cells, of each example and then over examples (so that micro-batches do not
   change the sum); `paper` sums as in the equations; `released` averages over all cells of the padded batch,
   token by token, with the weights of the released scripts;
-* xᵃ is drawn anew at every step, where the authors stored 3 or 10 copies of each example.
+* xᵃ is drawn anew at every step, where the authors stored 3 or 10 copies of each example (`released` and
+  `copies` draw from that many fixed ones).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crosslift.errors import BadInput, BrokenRun
-from crosslift.models.attention import disturbed, layer_attention
+from crosslift.models.attention import Disturbance, Listener
 from crosslift.models.forward import forward
 from crosslift.tasks.augmented import Augmented, SynonymSettings
 
@@ -114,6 +115,9 @@ def word_attention(attention: Tensor, first: Tensor, stop: Tensor) -> Tensor:
 PRESETS = {"default": (1.0, 0.1), "paper": (1.0, 0.1), "released": (0.1, 1.0)}
 """α and β by preset."""
 
+RELEASED_COPIES = 3
+"""Fixed copies of each example in the released code: 3 for XNLI (10 for PAWS-X)."""
+
 
 @dataclass(frozen=True)
 class Settings(SynonymSettings):
@@ -151,7 +155,7 @@ class Ear:
 
     def __init__(self, settings: Settings, task: Task, tokenizer: PreTrainedTokenizerBase, examples: Examples) -> None:
         if settings.preset == "released":
-            settings = replace(settings, exact=True, unprotected=True)
+            settings = replace(settings, exact=True, unprotected=True, copies=settings.copies or RELEASED_COPIES)
         self.settings, self.task = settings, task
         alpha, beta = PRESETS[settings.preset]
         self.alpha = alpha if settings.alpha is None else settings.alpha
@@ -161,6 +165,8 @@ class Ear:
         # A row is read twice, as x and as xᵃ, in one forward pass.
         self.lengths = 2 * self.data.encoded.lengths()
         self._calls = 0
+        self._listener: Listener | None = None
+        self._disturbance: Disturbance | None = None
 
     def prepare(self, model: nn.Module, seed: int) -> None:
         """Take the run's seed and, without a dictionary, the model's own neighbours."""
@@ -179,10 +185,14 @@ class Ear:
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return CE(x), CE(xᵃ), α · ℓ_EPT and β · ℓ_APT."""
         settings, mask = self.settings, batch["attention_mask"]
-        with contextlib.ExitStack() as open_:
-            taken = open_.enter_context(layer_attention(model, settings.layer, attention=settings.pull == "apt"))
-            if settings.push == "noise":
-                open_.enter_context(disturbed(model, _noise(model, mask, settings.noise)))
+        if self._listener is None:
+            self._listener = Listener(model, settings.layer, attention=settings.pull == "apt")
+        taken = self._listener
+        noise: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+        if settings.push == "noise":
+            self._disturbance = self._disturbance or Disturbance(model)
+            noise = self._disturbance(_noise(model, mask, settings.noise))
+        with taken, noise:
             logits = forward(model, batch)
         (logits_x, logits_a), (x, xa) = _halves(logits), _halves(batch)
         terms = {"ce": self.task.loss(logits_x, x), "ce_augmented": self.task.loss(logits_a, xa)}
@@ -195,6 +205,7 @@ class Ear:
         elif settings.pull == "sentence":
             sentence_x, sentence_a = mean_pool(taken.hidden, mask).chunk(2)
             terms["srpt"] = self.beta * sentence_pull(sentence_x, sentence_a, self.reduction)
+        taken.forget()
         return terms
 
     def _attention_pull(self, attention: Tensor, batch: dict[str, Tensor]) -> Tensor:

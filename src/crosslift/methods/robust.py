@@ -16,6 +16,7 @@ relative to the mean norm of the untrained word embeddings, which differs much b
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -26,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn.functional import kl_div, log_softmax
 
 from crosslift.errors import BadInput
-from crosslift.models.attention import disturbed
+from crosslift.models.attention import Disturbance
 from crosslift.models.forward import forward
 from crosslift.tasks.augmented import Augmented, SynonymSettings
 
@@ -125,16 +126,12 @@ class Robust:
         self.by_synonyms = settings.variant == "rs-da" or (
             settings.variant == "xtune" and settings.noise_from == "synonyms"
         )
-        if settings.variant == "xtune" and self.by_synonyms and task.kind != "classification":
-            raise BadInput(
-                f"xtune with synonyms compares whole texts; {task.kind} has an output per token.",
-                "Use --noise-from gaussian.",
-            )
         self.pad_id = int(cast("int", tokenizer.pad_token_id))
         self.data = Augmented(settings, task, tokenizer, examples) if self.by_synonyms else None
         self.encoded = self.data.encoded if self.data else task.encode(examples, tokenizer)
         self.lengths = self.encoded.lengths() * (2 if settings.variant == "xtune" else 1)
         self.radius = 0.0
+        self._disturbance: Disturbance | None = None
 
     def prepare(self, model: nn.Module, seed: int) -> None:
         """Take the run's seed and what the untrained model's word embeddings say: neighbours, radius."""
@@ -172,8 +169,13 @@ class Robust:
             noise = uniform_in_ball(mask, width, self.radius)
             if variant == "adv":
                 noise = self._worst(model, batch, noise)
-        with disturbed(model, noise):
+        with self._disturbed(model, noise):
             return {"ce": self.task.loss(forward(model, batch), batch)}
+
+    def _disturbed(self, model: nn.Module, noise: Tensor) -> AbstractContextManager[None]:
+        # One hook for the whole run: a compiled model is traced with it once.
+        self._disturbance = self._disturbance or Disturbance(model)
+        return self._disturbance(noise)
 
     def _worst(self, model: nn.Module, batch: dict[str, Tensor], delta: Tensor) -> Tensor:
         """Seek the noise in the ball that hurts most, from a random start."""
@@ -181,7 +183,7 @@ class Robust:
         plain = cast("nn.Module", getattr(model, "module", model))
         for _ in range(self.settings.ascent_steps):
             delta = delta.detach().requires_grad_()
-            with disturbed(plain, delta):
+            with self._disturbed(plain, delta):
                 loss = self.task.loss(forward(plain, batch), batch)
             (gradient,) = torch.autograd.grad(loss, delta)
             delta = ascend(delta.detach(), gradient, self.settings.ascent_size * self.radius, self.radius)
@@ -193,27 +195,50 @@ class Robust:
         noise = torch.zeros(*mask.shape, width, device=mask.device)
         if not self.data:
             noise[half:] = torch.randn_like(noise[half:]) * self.settings.sigma * mask[half:].unsqueeze(-1)
-        with disturbed(model, noise):
+        with self._disturbed(model, noise):
             logits = forward(model, batch)
         clean = {name: tensor[:half] for name, tensor in batch.items()}
         ce = self.task.loss({name: tensor[:half] for name, tensor in logits.items()}, clean)
+        pair = _paired_by_word if self.data and self.task.kind != "classification" else _paired
         parts = [
-            symmetric_kl(*_paired(tensor, clean, self.task.kind), self.settings.kl_unit) for tensor in logits.values()
+            symmetric_kl(*pair(tensor, batch, self.task.kind), self.settings.kl_unit) for tensor in logits.values()
         ]
         return {"ce": ce, "kl": self.settings.weight * torch.stack(parts).mean()}
 
 
-def _paired(logits: Tensor, clean: dict[str, Tensor], kind: str) -> tuple[Tensor, Tensor]:
+def _paired(logits: Tensor, batch: dict[str, Tensor], kind: str) -> tuple[Tensor, Tensor]:
     """Return the logits of x and of its noised self as (items, classes), where there is something to predict."""
     p, q = logits.chunk(2)
     if kind == "tagging":
-        labelled = clean["labels"] >= 0
+        labelled = batch["labels"].chunk(2)[0] >= 0
         return p[labelled], q[labelled]
     if kind == "qa":
-        padding = clean["attention_mask"] == 0
+        padding = batch["attention_mask"].chunk(2)[0] == 0
         lowest = torch.finfo(torch.float32).min
         return p.float().masked_fill(padding, lowest), q.float().masked_fill(padding, lowest)
     return p, q
+
+
+def _paired_by_word(logits: Tensor, batch: dict[str, Tensor], kind: str) -> tuple[Tensor, Tensor]:
+    """Do the same for x and xᵃ, whose tokens differ but whose words map one to one.
+
+    Tagging: the logits at the first token of each tagged word. Question answering: a word's start (or end) has the
+    probability of all its tokens, so the classes are words. A text that is more than one row has no pairs.
+    """
+    first, stop = batch["word_first"], batch["word_stop"]
+    present = (first >= 0).chunk(2)[0] & (first >= 0).chunk(2)[1]
+    if kind == "tagging":
+        at = first.clamp(min=0)
+        p, q = logits.gather(1, at.unsqueeze(-1).expand(-1, -1, logits.shape[-1])).chunk(2)
+        tagged = present & (batch["labels"].gather(1, at).chunk(2)[0] >= 0)
+        return p[tagged], q[tagged]
+    lowest = torch.finfo(torch.float32).min
+    place = torch.arange(logits.shape[1], device=logits.device)
+    inside = (place >= first.unsqueeze(-1)) & (place < stop.unsqueeze(-1))
+    words = logits.float().unsqueeze(1).masked_fill(~inside, lowest).logsumexp(-1)
+    p, q = (side.masked_fill(~present, lowest) for side in words.chunk(2))
+    whole = present.any(1)
+    return p[whole], q[whole]
 
 
 def _embedding(model: nn.Module) -> Any:  # noqa: ANN401  an embedding module

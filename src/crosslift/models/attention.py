@@ -19,13 +19,82 @@ from crosslift.errors import BadInput
 _BERTS = ("bert", "roberta", "xlm-roberta", "electra")
 
 
-@dataclass
-class Taken:
-    """What one forward pass left behind."""
+class Listener:
+    """Catches what one layer computes in the forward passes inside `with listener:`.
 
-    heads: int
-    scaling: float | None = None
-    caught: dict[str, Tensor] = field(default_factory=dict)
+    Its hooks stay on the model until `close`: a compiled model is traced with them once, where hooks that come and
+    go would have it compiled anew at every step. Outside the context they catch nothing. What was caught is there
+    until the context is entered again or `forget` is called; gradients flow through it, and the newest forward pass
+    counts.
+
+    Args:
+        model: A Hugging Face model, plain or wrapped for several processes.
+        layer: Which layer, from 1; more than the model has means its last one.
+        attention: Whether its attention is wanted; hidden states can be had of more families.
+
+    Raises:
+        BadInput: The attention or the layers of this family cannot be read.
+    """
+
+    def __init__(self, model: nn.Module, layer: int, *, attention: bool = True) -> None:
+        parts = _parts(getattr(model, "module", model), layer, attention)
+        self.heads, self.scaling = parts.heads, parts.scaling
+        self.caught: dict[str, Tensor] = {}
+        self.on = False
+        self._handles = [
+            parts.first.register_forward_pre_hook(self._input("embeddings"), with_kwargs=True),
+            parts.last.register_forward_hook(self._output("hidden")),
+        ]
+        if attention:
+            for name, part in parts.outputs.items():
+                self._handles.append(part.register_forward_hook(self._output(name)))
+            if parts.probabilities is not None:
+                hook = self._input("probabilities")
+                self._handles.append(parts.probabilities.register_forward_pre_hook(hook, with_kwargs=True))
+            if parts.rotating is not None:
+                self._handles.append(parts.rotating.register_forward_pre_hook(self._rotation, with_kwargs=True))
+
+    def __enter__(self) -> Listener:
+        self.forget()
+        self.on = True
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.on = False
+
+    def forget(self) -> None:
+        """Let go of what was caught."""
+        self.caught.clear()
+
+    def close(self) -> None:
+        """Take the hooks off the model."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _output(self, name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:  # noqa: ANN401  torch's signature
+            if self.on:
+                self.caught[name] = output if isinstance(output, Tensor) else output[0]
+
+        return hook
+
+    def _input(self, name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if self.on:
+                self.caught[name] = args[0] if args else kwargs["hidden_states"]
+
+        return hook
+
+    def _rotation(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self.on:
+            return
+        self.caught["cos"], self.caught["sin"] = kwargs["position_embeddings"]
+        mask = kwargs.get("attention_mask")
+        if getattr(module, "local_attention", (-1, -1)) != (-1, -1):  # transformers 5.0 hands over both masks
+            mask = kwargs.get("sliding_window_mask", mask)
+        self.caught.pop("mask", None)
+        if mask is not None:
+            self.caught["mask"] = mask
 
     @property
     def embeddings(self) -> Tensor:
@@ -89,62 +158,6 @@ def _rotated(states: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turn queries or keys by their positions: (batch, heads, length, d), angles (batch, length, d)."""
     left, right = states.chunk(2, dim=-1)
     return states * cos.unsqueeze(1) + torch.cat([-right, left], dim=-1) * sin.unsqueeze(1)
-
-
-@contextlib.contextmanager
-def layer_attention(model: nn.Module, layer: int, *, attention: bool = True) -> Iterator[Taken]:
-    """Catch what one layer computes in the forward passes inside the context.
-
-    Gradients flow through everything caught. The newest forward pass counts.
-
-    Args:
-        model: A Hugging Face model, plain or wrapped for several processes.
-        layer: Which layer, from 1; more than the model has means its last one.
-        attention: Whether its attention is wanted; hidden states can be had of more families.
-
-    Raises:
-        BadInput: The attention or the layers of this family cannot be read.
-    """
-    parts = _parts(getattr(model, "module", model), layer, attention)
-    taken = Taken(parts.heads, parts.scaling)
-
-    def keep(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:  # noqa: ANN401  torch's signature
-            taken.caught[name] = output if isinstance(output, Tensor) else output[0]
-
-        return hook
-
-    def keep_input(name: str) -> Callable[..., None]:
-        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            taken.caught[name] = args[0] if args else kwargs["hidden_states"]
-
-        return hook
-
-    def keep_rotation(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        taken.caught["cos"], taken.caught["sin"] = kwargs["position_embeddings"]
-        mask = kwargs.get("attention_mask")
-        if getattr(module, "local_attention", (-1, -1)) != (-1, -1):  # transformers 5.0 hands over both masks
-            mask = kwargs.get("sliding_window_mask", mask)
-        taken.caught.pop("mask", None)
-        if mask is not None:
-            taken.caught["mask"] = mask
-
-    handles = [
-        parts.first.register_forward_pre_hook(keep_input("embeddings"), with_kwargs=True),
-        parts.last.register_forward_hook(keep("hidden")),
-    ]
-    if attention:
-        for name, part in parts.outputs.items():
-            handles.append(part.register_forward_hook(keep(name)))
-        if parts.probabilities is not None:
-            handles.append(parts.probabilities.register_forward_pre_hook(keep_input("probabilities"), with_kwargs=True))
-        if parts.rotating is not None:
-            handles.append(parts.rotating.register_forward_pre_hook(keep_rotation, with_kwargs=True))
-    try:
-        yield taken
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 @dataclass(frozen=True)
@@ -223,23 +236,32 @@ def _index(layer: int, depth: int) -> int:
     return min(layer, depth) - 1
 
 
-@contextlib.contextmanager
-def disturbed(model: nn.Module, noise: Tensor) -> Iterator[None]:
-    """Add to the word embeddings in the forward passes inside the context.
+class Disturbance:
+    """Adds noise to the word embeddings in the forward passes inside `with disturbance(noise):`.
 
-    The sum is made before positions, segments and layer norm.
+    The sum is made before positions, segments and layer norm. Its hook stays on the model, as those of `Listener`.
 
     Args:
         model: A Hugging Face model, plain or wrapped for several processes.
-        noise: (batch, length, width of the word embeddings), or what broadcasts to it.
     """
-    embedding: Any = getattr(model, "module", model)
 
-    def add(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
-        return output + noise.to(output.dtype)
+    def __init__(self, model: nn.Module) -> None:
+        self.noise: Tensor | None = None
+        embedding: Any = getattr(model, "module", model)
+        self._handle = embedding.get_input_embeddings().register_forward_hook(self._add)
 
-    handle = embedding.get_input_embeddings().register_forward_hook(add)
-    try:
-        yield
-    finally:
-        handle.remove()
+    @contextlib.contextmanager
+    def __call__(self, noise: Tensor) -> Iterator[None]:
+        """Add `noise`: (batch, length, width of the word embeddings), or what broadcasts to it."""
+        self.noise = noise
+        try:
+            yield
+        finally:
+            self.noise = None
+
+    def close(self) -> None:
+        """Take the hook off the model."""
+        self._handle.remove()
+
+    def _add(self, module: nn.Module, args: tuple[Any, ...], output: Tensor) -> Tensor:
+        return output if self.noise is None else output + self.noise.to(output.dtype)

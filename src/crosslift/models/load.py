@@ -82,7 +82,7 @@ def offline() -> bool:
 def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     """Load the fast tokenizer of a model; word maps need its character offsets."""
     where = locate(name)
-    tokenizer = _from_hub_or_folder(AutoTokenizer.from_pretrained, where)
+    tokenizer = from_hub_or_folder(AutoTokenizer.from_pretrained, where)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # what transformers makes up where there is none
         raise BadInput(f"{name} has no tokenizer (tokenizer.json is missing).", "Save the model's tokenizer there too.")
     if not tokenizer.is_fast:
@@ -91,6 +91,9 @@ def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
         raise BadInput(f"The tokenizer of {name} has no padding token.", "Set one and save the tokenizer again.")
     # Many saved tokenizers do not know how long a text their model can read.
     tokenizer.model_max_length = min(tokenizer.model_max_length, positions(load_config(where)))
+    # Some were saved as they padded and cut last. That is the caller's to say, each time.
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.backend_tokenizer.no_truncation()
     return tokenizer
 
 
@@ -104,7 +107,7 @@ def positions(config: PretrainedConfig) -> int:
 
 def load_config(name: str | Path) -> PretrainedConfig:
     """Load a model's configuration."""
-    return _from_hub_or_folder(AutoConfig.from_pretrained, locate(name))
+    return from_hub_or_folder(AutoConfig.from_pretrained, locate(name))
 
 
 def load_encoder(name: str | Path) -> PreTrainedModel:
@@ -113,14 +116,16 @@ def load_encoder(name: str | Path) -> PreTrainedModel:
     return _weights(AutoModel, where, _bidirectional(load_config(where)))
 
 
-def load_model(name: str | Path, task: Task, *, head_seed: int = 0) -> PreTrainedModel:
+def load_model(name: str | Path, task: Task | None = None, *, head_seed: int = 0) -> PreTrainedModel:
     """Load a model for a task: its own head where the labels agree by name, else a new one.
 
     Args:
         name: Folder, embedded name or hub id of an encoder or a task model.
-        task: Decides the head; its labels are stored in the model's configuration.
+        task: Decides the head; its labels are stored in the model's configuration. `None`: a task model as it is.
         head_seed: Fixes the weights of a new head.
     """
+    if task is None:
+        return _as_it_is(name)
     if task.kind not in AUTO:
         raise BadInput(f"There is no model for {task.kind} data.")
     where = locate(name)
@@ -131,6 +136,14 @@ def load_model(name: str | Path, task: Task, *, head_seed: int = 0) -> PreTraine
         config.num_labels = len(task.labels)
     torch.manual_seed(head_seed)
     return _weights(AUTO[task.kind], where, config, task_labels=task.labels)
+
+
+def _as_it_is(name: str | Path) -> PreTrainedModel:
+    kind = model_kind(name)
+    if kind is None:
+        raise BadInput(f"{name} is an encoder without a task head.", "Use load_encoder, or say which task.")
+    where = locate(name)
+    return _weights(AUTO[kind], where, _bidirectional(load_config(where)))
 
 
 def model_labels(name: str | Path) -> tuple[str, ...]:
@@ -155,13 +168,13 @@ def _weights(auto: type, where: str, config: PretrainedConfig, task_labels: tupl
     import crosslift.models.heads  # noqa: F401  registers heads that transformers lacks
 
     if Path(where).is_dir():
-        _refuse_pickle(Path(where))
+        refuse_pickle(Path(where))
     kept = load_config(where)
     # A head whose labels stand in another order, or are others, is not reused: it would be shifted silently.
     same = [kept.id2label[i] for i in sorted(kept.id2label)] == list(task_labels)
     fresh = {} if same or not task_labels else {"ignore_mismatched_sizes": True}
     with quiet_transformers():
-        loaded: tuple[PreTrainedModel, dict[str, Collection[object]]] = _from_hub_or_folder(
+        loaded: tuple[PreTrainedModel, dict[str, Collection[object]]] = from_hub_or_folder(
             auto.from_pretrained,  # type: ignore[attr-defined]
             where,
             config=config,
@@ -234,7 +247,8 @@ def _is_model(folder: Path) -> bool:
     return '"model_type"' in (folder / "config.json").read_text(encoding="utf-8", errors="replace")
 
 
-def _refuse_pickle(folder: Path) -> None:
+def refuse_pickle(folder: Path) -> None:
+    """Refuse a folder whose only weights are pickled."""
     if any(folder.glob("*.safetensors")):
         return
     pickles = sorted(p.name for p in folder.glob("*.bin")) + sorted(p.name for p in folder.glob("*.pt*"))
@@ -246,8 +260,10 @@ def _refuse_pickle(folder: Path) -> None:
     raise BadInput(f"{folder} holds no weights (model.safetensors is missing).")
 
 
-def _from_hub_or_folder(load: Callable[..., T], where: str, **options: object) -> T:
+def from_hub_or_folder(load: Callable[..., T], where: str, **options: object) -> T:
     """Call a `from_pretrained`; what goes wrong there is said in one line."""
+    import crosslift.models.small_networks  # noqa: F401  registers students that transformers lacks
+
     local = Path(where).is_dir() or offline()
     try:
         return load(where, local_files_only=local, trust_remote_code=False, **options)

@@ -26,6 +26,7 @@ from crosslift.errors import BadInput, nearest
 from crosslift.measure.scores import Score, Scores
 from crosslift.models.forward import forward
 from crosslift.models.load import load_model, load_tokenizer, locate, model_kind, model_labels
+from crosslift.runs.card import write_card
 from crosslift.runs.folder import RunFolder, find_runs
 from crosslift.runs.machine import autocast_for
 from crosslift.runs.predictions import make_task, write_predictions
@@ -118,6 +119,8 @@ def evaluate(
     max_tokens: int | None = None,
     precision: str = "auto",
     reading: Mapping[str, object] | None = None,
+    predictor: Callable[..., list[Prediction]] | None = None,
+    method: str | None = None,
     watch: Watch | None = None,
 ) -> Scores:
     """Score a run or a model by language; predictions and results are written as they come.
@@ -140,10 +143,14 @@ def evaluate(
         max_tokens: Padded tokens per batch.
         precision: `auto`, `fp32` or `bf16`.
         reading: Further arguments of `crosslift.load`, such as `columns` and `labels`.
+        predictor: What predicts in place of `predict_examples`, with the same arguments (translate-test).
+        method: What results call the system; default: the run's own method.
         watch: Who is told about progress.
     """
     watch = watch or Silent()
     systems = _systems(model, variant)
+    if method is not None:
+        systems = [system._replace(config={**system.config, "method": method}) for system in systems]
     tasks = [_task(system) for system in systems]
     source = str(systems[0].config.get("source", "")) or None
     sets = _Sets(_trained_on(systems[0]) if data is None else data, split, limit, reading or {}, mix, source or "en")
@@ -159,8 +166,8 @@ def evaluate(
     missing = [language for language in wanted if not all(kept(done, language) for done in scored)]
     examples = {language: sets.load(language, tasks[0], keep_unknown) for language in missing}
     config = systems[0].config
-    method = str(config["method"])
-    scores = Scores(f"{method} ({variant})" if variant else method, name, source)
+    title = str(config["method"])
+    scores = Scores(f"{title} ({variant})" if variant else title, name, source)
     for system, task, folder, found, done in zip(systems, tasks, folders, results, scored, strict=True):
         opened: tuple[nn.Module, PreTrainedTokenizerBase] | None = None
         for language in wanted:
@@ -168,13 +175,14 @@ def evaluate(
                 opened = opened or _open(system, task)
                 began = time.monotonic()
                 watch.start(f"{name} {language}", len(examples[language]))
-                predictions = predict_examples(
+                predictions = (predictor or predict_examples)(
                     *opened, task, examples[language], max_tokens=max_tokens, precision=precision, watch=watch
                 )
                 file = folder.predictions / f"{name.replace('/', '.')}.{language}.jsonl"
                 write_predictions(file, task, examples[language], predictions)
                 entry = _entry(task.metrics(examples[language], predictions), examples[language])
                 entry |= {"limit": limit, "seconds": round(time.monotonic() - began, 2)}
+                entry |= {"data": None if isinstance(sets.data, Mapping) else str(sets.data), "split": split}
                 entry["predictions"] = str(file.relative_to(folder.path))
                 done[language] = entry
                 write_json(folder.results_file, found)
@@ -182,6 +190,8 @@ def evaluate(
                 watch.finish(f"{main['value']:.1f}")
             for score in cast("dict[str, Json]", done[language]["scores"]).values():
                 scores.add(language, int(str(system.config["seed"])), Score(**score))  # type: ignore[arg-type]
+        if folder.done:
+            write_card(folder)
     return scores
 
 
@@ -219,6 +229,20 @@ def predict(
     return predict_examples(*_open(system, task), task, examples, watch=watch)
 
 
+def evaluation_name(
+    data: str | Path | Mapping[str, Examples], split: str = "test", *, mix: str | None = None, source: str = "en"
+) -> str:
+    """Return the name under which `results.json` holds the scores on some data (`xnli/test`, or a file's stem)."""
+    if isinstance(data, Mapping):
+        names = {examples.name for examples in data.values()}
+        name = names.pop() if len(names) == 1 else "data"
+    elif catalog.is_known(str(data)):
+        name = f"{catalog.find(str(data)).name}/{split}"
+    else:
+        name = Path(str(data).replace("{lang}", "")).name.split(".")[0].strip("-_") or "data"
+    return f"{name}+{source}-{mix}" if mix else name
+
+
 class _Sets:
     """The evaluation data by language."""
 
@@ -236,16 +260,7 @@ class _Sets:
         self.data, self.split, self.limit, self.reading = data, split, limit, reading
         self.mix, self.source = mix, source
         self.known = not isinstance(data, Mapping) and catalog.is_known(str(data))
-        if isinstance(data, Mapping):
-            names = {examples.name for examples in data.values()}
-            self.name = names.pop() if len(names) == 1 else "data"
-        elif self.known:
-            self.name = f"{catalog.find(str(data)).name}/{split}"
-        else:
-            stem = Path(str(data).replace("{lang}", "")).name.split(".")[0].strip("-_")
-            self.name = stem or "data"
-        if mix:
-            self.name += f"+{source}-{mix}"
+        self.name = evaluation_name(data, split, mix=mix, source=source)
 
     def languages(self) -> list[str]:
         """Return the languages that there are."""

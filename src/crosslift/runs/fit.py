@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from accelerate import Accelerator
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+    from crosslift.runs.adjust import Bitexts, Pairing
+    from crosslift.runs.continual import Adjustment, Continual
+
 
 @dataclass(frozen=True)
 class Run:
@@ -107,10 +110,12 @@ def fit(
     data: str | Path | Examples,
     out: str | Path,
     dev: str | Path | Examples | None = None,
+    labels: Sequence[str] | None = None,
     source: str = "en",
     seeds: Sequence[int] = (1,),
     limit: int | None = None,
     average_runs: bool = False,
+    with_adjustment: Bitexts | None = None,
     overwrite: bool = False,
     watch: Watch | None = None,
     **settings: object,
@@ -123,10 +128,12 @@ def fit(
         data: Training data: examples, a file, or a catalog name.
         out: Run folder; with several seeds it holds `seed-1`, `seed-2`, …
         dev: Source-language dev data; default: the data set's own dev split, or a tenth of the training data.
+        labels: Label names in the order of the model's outputs; default: those of the data.
         source: Language of the training data.
         seeds: One run each.
         limit: Use at most so many training examples.
         average_runs: Also deliver the average of the runs' weights; the runs then share one new head.
+        with_adjustment: Continual learning: target language -> sentence pairs that join every step (see `adjust`).
         overwrite: Replace a run that is there already.
         watch: Who is told about progress.
         settings: Anything of `Optimisation`, `Execution`, `Selection`, the task or the method, by name.
@@ -136,12 +143,13 @@ def fit(
     """
     watch = watch or Silent()
     out = Path(out)
-    whole_set, train_set, dev_set = _source_data(data, dev, source, limit, watch)
-    groups = [Optimisation, Execution, Selection, method_settings(method), TASKS[train_set.kind]]
-    *kept, task_options = sort_settings(groups, settings)
-    optimisation, execution, selection, own = (cls(**kw) for cls, kw in zip(groups, kept, strict=False))
+    whole_set, train_set, dev_set = _source_data(data, dev, source, limit, watch, labels)
+    groups = [Optimisation, Execution, Selection, method_settings(method), *_adjusting(with_adjustment)]
+    *kept, task_options = sort_settings([*groups, TASKS[train_set.kind]], settings)
+    optimisation, execution, selection, own, *adjusting = (cls(**kw) for cls, kw in zip(groups, kept, strict=True))
+    adjustment = _adjustment(with_adjustment, source, *adjusting) if with_adjustment else None
     known = catalog.find(train_set.name).labels if catalog.is_known(train_set.name) else ()
-    task = task_for(whole_set, known or None, **_lengths(train_set.kind, str(model), task_options))
+    task = task_for(whole_set, labels or known or None, **_lengths(train_set.kind, str(model), task_options))
     accelerator = make_accelerator(execution)
     seeds = list(dict.fromkeys(seeds))
     folders = []
@@ -161,6 +169,7 @@ def fit(
             "selection": asdict(selection),
             "settings": asdict(own),
             "fingerprint": fingerprint(train_set, dev_set),
+            **({"with_adjustment": adjustment.config()} if adjustment else {}),
         }
         folder = RunFolder(out if len(seeds) == 1 else out / f"seed-{seed}")
         if accelerator.is_main_process:
@@ -170,7 +179,7 @@ def fit(
         if folder.done:
             watch.say(f"{folder.path} is done already.")
             continue
-        job = _Job(method, str(model), task, train_set, dev_set, optimisation, execution, selection, own)
+        job = _Job(method, str(model), task, train_set, dev_set, optimisation, execution, selection, own, adjustment)
         if accelerator.is_main_process:
             with folder.locked():
                 job.run(folder, config, accelerator, watch)
@@ -180,6 +189,21 @@ def fit(
     if average_runs and accelerator.is_main_process:
         average_models([folder.model for folder in folders], out / "average" / "model")
     return Run(out, folders)
+
+
+def _adjusting(bitext: Bitexts | None) -> list[type]:
+    """Return the settings that adjustment during fine-tuning adds."""
+    if not bitext:
+        return []
+    from crosslift.runs.continual import SETTINGS  # which builds on this module
+
+    return list(SETTINGS)
+
+
+def _adjustment(bitext: Bitexts, source: str, settings: Continual, pairing: Pairing) -> Adjustment:
+    from crosslift.runs.continual import read_adjustment
+
+    return read_adjustment(bitext, source, settings, pairing)
 
 
 def _lengths(kind: str, model: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -204,6 +228,7 @@ class _Job:
     execution: Execution
     selection: Selection
     settings: object
+    adjustment: Adjustment | None = None
 
     def run(self, folder: RunFolder, config: dict[str, object], accelerator: Accelerator, watch: Watch) -> None:
         seed = int(str(config["seed"]))
@@ -212,8 +237,14 @@ class _Job:
         method = method_class(self.method)(self.settings, self.task, tokenizer, self.train_set)
         if hasattr(method, "prepare"):
             method.prepare(model, seed)
+        lines: list[str] = []
         plan = Plan(method, self.optimisation, self.execution.max_tokens, seed)
-        for line in describe_plan(plan, model, self.train_set, self.dev_set, self.execution, accelerator.device):
+        if self.adjustment:
+            plan, lines = self.adjustment.join(
+                plan, self.method, self.model, tokenizer, self.execution, accelerator.device
+            )
+        lines += describe_plan(plan, model, self.train_set, self.dev_set, self.execution, accelerator.device)
+        for line in lines:
             watch.say(line)
             folder.note(line)
         trained = train(
@@ -283,7 +314,7 @@ def average_models(folders: Sequence[Path], out: Path) -> None:
     with atomic(out) as draft:
         draft.mkdir()
         for file in folders[0].iterdir():
-            if file.is_file() and file.suffix != ".safetensors":
+            if file.is_file() and file.suffix not in (".safetensors", ".md"):  # its card is another's
                 (draft / file.name).write_bytes(file.read_bytes())
         mean = {k: torch.stack([s[k].float() for s in states]).mean(0).to(v.dtype) for k, v in states[0].items()}
         save_file(mean, draft / "model.safetensors", metadata={"format": "pt"})
@@ -342,6 +373,7 @@ def _source_data(
     source: str,
     limit: int | None,
     watch: Watch,
+    labels: Sequence[str] | None = None,
 ) -> tuple[Examples, Examples, Examples]:
     """Load the source-language data: all of it, which has every label, then what is trained on, and dev data.
 
@@ -359,7 +391,7 @@ def _source_data(
             raise BadInput(f"{train_set.name} is too small to set a tenth apart for dev.", "Give dev data with --dev.")
         watch.say("No dev data: a tenth of the training data is set apart for it.")
     dev_set = dev if isinstance(dev, Examples) else load(dev, language=source, split="dev")
-    check_labels([whole_set, dev_set])
+    check_labels([whole_set, dev_set], labels)
     return whole_set, (train_set.take(limit) if limit else train_set), dev_set
 
 

@@ -5,7 +5,7 @@
 - `metrics.jsonl`: one line per logged step
 - `results.json`: scores by data set and language, rewritten after each language
 - `predictions/`: one JSON line per example, the source of truth for every score
-- `model/`: the delivered model in Hugging Face format
+- `model/`: the delivered model in Hugging Face format, with its card (`README.md`)
 - `variants/`: the weights that other selection rules would have delivered (best, last, average)
 - `finished.json`: how the delivered weights were selected, source-dev scores, cost
 - `log.txt`: the plan, as it was said
@@ -23,6 +23,7 @@ from pathlib import Path
 
 from crosslift.data.storage import Json, read_json, write_json
 from crosslift.errors import BadInput, BrokenRun
+from crosslift.runs.card import write_card
 
 FINISHED = "finished.json"
 
@@ -84,6 +85,7 @@ class RunFolder:
     def finish(self, summary: Json) -> None:
         """Mark the run as done; from now on it is not run again."""
         write_json(self.path / FINISHED, summary)
+        write_card(self)
         shutil.rmtree(self.state, ignore_errors=True)
 
     @property

@@ -32,6 +32,7 @@ class Optimisation:
     weight_decay: float = field(default=0.0, metadata=_help("Decoupled weight decay; none on biases and norms."))
     clip: float = field(default=1.0, metadata=_help("Largest gradient norm; 0 = no clipping."))
     beta2: float = field(default=0.999, metadata=_help("Second-moment decay of AdamW."))
+    epsilon: float = field(default=1e-8, metadata=_help("What AdamW adds to the root of the second moment."))
 
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate < math.inf:
@@ -67,6 +68,9 @@ class Execution:
     max_tokens: int = field(default=8192, metadata=_help("Padded tokens per micro-batch; bounds the memory."))
     gradient_checkpointing: bool = field(default=False, metadata=_help("Less memory, about a third slower."))
     compile: bool = field(default=False, metadata=_help("Compile the model (worth it on GPUs and long runs)."))
+    cuda_graphs: bool = field(
+        default=False, metadata=_help("With --compile: replay batches of one shape as a CUDA graph.")
+    )
     checkpoint_every: int | None = field(
         default=None, metadata=_help("Steps between checkpoints (default: by time, at most 5% of it).")
     )

@@ -112,7 +112,7 @@ def train(
     start = _resume(folder, model, optimizer, memory, watch)
     prepared = accelerator.prepare_model(model)
     if execution.compile:
-        prepared.compile(dynamic=None)
+        prepared.compile(dynamic=None, mode="reduce-overhead" if execution.cuda_graphs else None)
     moments = _evaluation_steps(steps, evaluations) if evaluate else set()
     tracked = accelerator.is_main_process and bool(execution.trackers)
     if tracked:
@@ -193,6 +193,7 @@ def _adamw(model: nn.Module, optimisation: Optimisation, device: torch.device) -
         [g for g in groups if g["params"]],
         lr=optimisation.learning_rate,
         betas=betas,
+        eps=optimisation.epsilon,
         fused=device.type == "cuda",
     )
 
@@ -214,7 +215,7 @@ def _accumulate(
     batches = list(work.batches(step, accelerator.process_index, world))
     totals: dict[str, Tensor] = {}
     for number, (batch, share) in enumerate(batches):
-        batch = {name: tensor.to(accelerator.device, non_blocking=True) for name, tensor in batch.items()}
+        batch = {name: _on(accelerator.device, tensor) for name, tensor in batch.items()}
         last = number == len(batches) - 1
         with nullcontext() if last or world == 1 else accelerator.no_sync(model):
             with autocast:
@@ -228,6 +229,12 @@ def _accumulate(
         stacked = accelerator.reduce(torch.stack([totals[name] for name in names]), reduction="sum")
         totals = dict(zip(names, stacked, strict=True))
     return totals
+
+
+def _on(device: torch.device, tensor: Tensor) -> Tensor:
+    # From pinned memory the copy does not wait for the GPU, which is still busy with the step before.
+    pinned = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
+    return pinned.to(device, non_blocking=True)
 
 
 def _clip(model: nn.Module, largest: float) -> Tensor:

@@ -1,0 +1,76 @@
+"""Pictures of words: the right vectors, links and files; never a claim about what t-SNE shows."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from crosslift.errors import BadInput
+from crosslift.measure.pictures import WordPoints, draw, flat, pull_together, words_of
+from crosslift.models.load import load_encoder, load_tokenizer
+from tests.tiny_models import save_encoder
+
+TEXTS = ["the quick brown fox", "jumps over"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    folder = save_encoder(tmp_path_factory.mktemp("bert"), "bert")
+    return load_encoder(folder), load_tokenizer(folder)
+
+
+@pytest.mark.parametrize("layer", [0, -1])
+def test_a_word_is_the_mean_of_its_pieces_at_the_layer(model, layer):
+    encoder, tokenizer = model
+    points = words_of(encoder, tokenizer, TEXTS, "en", layer=layer)
+    assert points.words == ["the", "quick", "brown", "fox", "jumps", "over"]
+    encoder.eval()
+    encoding = tokenizer("jumps over", return_tensors="pt", return_offsets_mapping=True)
+    (offsets,) = encoding.pop("offset_mapping").tolist()
+    with torch.no_grad():
+        (states,) = encoder(**encoding, output_hidden_states=True).hidden_states[layer]
+    inside = [i for i, (start, end) in enumerate(offsets) if start < end <= 5]
+    torch.testing.assert_close(torch.from_numpy(points.vectors[4]), states[inside].mean(0), atol=1e-5, rtol=1e-4)
+
+
+def test_linked_words_are_numbered_alike_in_both_texts(model):
+    x = words_of(*model, TEXTS, "x", linked=True)
+    xa = words_of(*model, ["the quick red fox", "leaps over"], "xᵃ", linked=True)
+    both = x + xa
+    assert both.links.tolist() == [0, 1, 2, 3, 4, 5] * 2
+    assert [both.words[i] for i in np.flatnonzero(both.links == 2)] == ["brown", "red"]
+    assert both.groups == ["x"] * 6 + ["xᵃ"] * 6
+
+
+def test_pull_together_by_hand():
+    vectors = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], dtype=np.float32)
+    points = WordPoints(["a", "b", "c"], vectors, ["x"] * 3, np.array([0, 0, -1]))
+    # The linked pair has cosine 1; all three pairs have 1, 0 and 0.
+    assert pull_together(points) == pytest.approx(1 - 1 / 3)
+    with pytest.raises(BadInput, match="linked"):
+        pull_together(WordPoints(["a"], vectors[:1], ["x"], np.array([-1])))
+
+
+def test_clusters_stay_apart_in_the_plane():
+    rng = np.random.default_rng(0)
+    vectors = rng.normal(size=(20, 8)).astype(np.float32) * 0.05
+    vectors[:10, 0] += 1
+    vectors[10:, 1] += 1
+    points = WordPoints([str(i) for i in range(20)], vectors, ["x"] * 20, np.full(20, -1))
+    places = flat(points)
+    assert np.array_equal(places, flat(points))
+    distance = np.linalg.norm(places[:, None] - places, axis=-1) + np.eye(20) * 1e9
+    assert all((distance[i].argmin() < 10) == (i < 10) for i in range(20))
+
+
+def test_a_picture_has_a_panel_per_model_and_a_line_per_link(model, tmp_path):
+    x = words_of(*model, TEXTS, "x", linked=True) + words_of(*model, TEXTS, "xᵃ", linked=True)
+    draw({"untrained": x, "EAR": x}, tmp_path / "picture.json", title="synonyms")
+    chart = json.loads((tmp_path / "picture.json").read_text())
+    assert [panel["title"] for panel in chart["hconcat"]] == ["untrained", "EAR"]
+    assert [layer["mark"]["type"] for layer in chart["hconcat"][0]["layer"]] == ["line", "circle", "text"]
+    draw({"EAR": x}, tmp_path / "picture.svg")
+    assert "<svg" in (tmp_path / "picture.svg").read_text()
+    with pytest.raises(BadInput, match=r"\.svg"):
+        draw({"EAR": x}, tmp_path / "picture.gif")
