@@ -5,7 +5,6 @@ As a plain command, with nothing but the core packages:  python -m crosslift.run
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import AutoModelForMaskedLM
@@ -29,6 +28,7 @@ from crosslift.methods.plug import PRESETS, Adaptation, PlugPoints, Settings
 from crosslift.models.anatomy import layers_of
 from crosslift.models.connectors import ConnectorFacts, save_connector
 from crosslift.models.load import load_encoder, load_tokenizer, locate, quiet_transformers
+from crosslift.runs.config_file import read_arguments
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import describe
 from crosslift.runs.plug_work import HeldOutText, Translations, plug_work
@@ -283,18 +283,10 @@ def _finished(folder: RunFolder) -> ConnectorRun:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Train a connector as a JSON file says: the arguments of `fit_connector` by name."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--config", required=True, type=Path, help="JSON file with the arguments of `fit_connector`.")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="Override one of them.")
-    options = parser.parse_args(arguments)
     watch = Lines(every=10.0)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
-    numbers: dict[str, type[int | float]] = {"max_minutes": float, "seed": int, "evaluations": int, "processes": int}
-    words = {"none": None, "true": True, "false": False}
     try:
-        given = json.loads(options.config.read_text(encoding="utf-8"))
-        for name, value in (item.split("=", 1) for item in options.set):
-            given[name] = words[value] if value in words else numbers[name](value) if name in numbers else value
+        given: dict[str, Any] = read_arguments(arguments, "fit_connector")
         done = fit_connector(watch=watch, **given)
     except CrossliftError as error:
         watch.say(str(error))

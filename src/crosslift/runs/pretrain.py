@@ -5,14 +5,13 @@ As a plain command, with nothing but the core packages:  python -m crosslift.run
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from transformers import AutoModelForMaskedLM
@@ -24,6 +23,7 @@ from crosslift.methods.pretrain import Objectives, Pretrainer, Sampling
 from crosslift.models.load import load_tokenizer, locate
 from crosslift.models.new_encoder import Architecture, new_encoder, take_body
 from crosslift.models.tokenizer_training import TokenizerSettings, train_tokenizer
+from crosslift.runs.config_file import read_arguments
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.held_out import HeldOut, is_stuck
 from crosslift.runs.machine import describe
@@ -299,27 +299,11 @@ def _text(path: str | Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def _given(name: str, value: str) -> object:
-    """Return an argument of `pretrain` from its text; settings are converted later."""
-    if value == "none":
-        return None
-    numbers: dict[str, type[int | float]] = {"max_minutes": float, "seed": int, "evaluations": int, "processes": int}
-    try:
-        return numbers[name](value) if name in numbers else value
-    except ValueError:
-        raise BadInput(f'{name} is a number, not "{value}".') from None
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a pretraining described by a JSON file: the arguments of `pretrain` by name."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--config", required=True, type=Path, help="JSON file with the arguments of `pretrain`.")
-    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="Override one of them.")
-    options = parser.parse_args(arguments)
     watch = Lines(every=10.0)
     try:
-        given = json.loads(options.config.read_text(encoding="utf-8"))
-        given |= {name: _given(name, value) for name, value in (item.split("=", 1) for item in options.set)}
+        given: dict[str, Any] = read_arguments(arguments, "pretrain")
         done = pretrain(watch=watch, **given)
     except CrossliftError as error:
         watch.say(str(error))
