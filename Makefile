@@ -33,5 +33,10 @@ lint: .venv/ready
 bench: .venv/ready
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
+# The site as plain files that open without a network: build/site/index.html.
+docs: .venv/ready
+	@$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
+	$(BIN)/mkdocs build --strict
+
 clean:
 	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache

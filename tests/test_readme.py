@@ -1,7 +1,6 @@
 """What the README shows works: its Python runs, its commands are ones there are."""
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
@@ -9,19 +8,11 @@ import pytest
 import crosslift as xl
 from crosslift import cli
 from crosslift.models import load
+from tests.snippets import commands, snippets
 from tests.tiny_models import save_encoder
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-
-
-def snippets(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
-
-
-def commands() -> list[list[str]]:
-    lines = [line for snippet in snippets("sh") for line in snippet.splitlines()]
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
 class Reached(Exception):
@@ -37,7 +28,7 @@ def minis(tmp_path, monkeypatch):
         monkeypatch.setattr(load, "EMBEDDED", tmp_path / "minis")
 
 
-@pytest.mark.parametrize("snippet", snippets("python"))
+@pytest.mark.parametrize("snippet", [one.text for one in snippets(README, "python")])
 def test_the_python_of_the_readme_runs(snippet, minis, tmp_path, monkeypatch, capsys):
     """With a few steps and examples instead of whole runs: what is shown is how to call it."""
     real_fit, real_evaluate = xl.fit, xl.evaluate
@@ -49,7 +40,7 @@ def test_the_python_of_the_readme_runs(snippet, minis, tmp_path, monkeypatch, ca
     assert "±" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("words", [words for words in commands() if words[0] == "crosslift"], ids=" ".join)
+@pytest.mark.parametrize("words", [words for words in commands(README) if words[0] == "crosslift"], ids=" ".join)
 def test_the_commands_of_the_readme_are_understood(words, monkeypatch):
     """Every verb and option is known, and the verb's work is called."""
 
@@ -69,7 +60,7 @@ def test_the_commands_of_the_readme_are_understood(words, monkeypatch):
         cli.run(words[1:])
 
 
-@pytest.mark.parametrize("words", [words for words in commands() if words[0] == "make"], ids=" ".join)
+@pytest.mark.parametrize("words", [words for words in commands(README) if words[0] == "make"], ids=" ".join)
 def test_the_make_targets_of_the_readme_exist(words):
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert set(words[1:]) <= set(targets)

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from crosslift.errors import CrossliftError
     from crosslift.measure.scores import Scores
     from crosslift.models.load import load_encoder, load_model, load_tokenizer
+    from crosslift.report.transferred import transfer
     from crosslift.runs.adjust import adjust
+    from crosslift.runs.advise import advise
     from crosslift.runs.augment import augment
     from crosslift.runs.compare import compare
     from crosslift.runs.distill import distill, distill_two_steps
@@ -36,6 +38,7 @@ _HOMES = {
     "Run": "crosslift.runs.fit",
     "Scores": "crosslift.measure.scores",
     "adjust": "crosslift.runs.adjust",
+    "advise": "crosslift.runs.advise",
     "align_words": "crosslift.align",
     "augment": "crosslift.runs.augment",
     "compare": "crosslift.runs.compare",
@@ -55,6 +58,7 @@ _HOMES = {
     "predict": "crosslift.runs.evaluate",
     "rank": "crosslift.runs.rank",
     "sweep": "crosslift.runs.sweep",
+    "transfer": "crosslift.report.transferred",
 }
 
 __all__ = [
@@ -63,6 +67,7 @@ __all__ = [
     "Run",
     "Scores",
     "adjust",
+    "advise",
     "align_words",
     "augment",
     "compare",
@@ -82,6 +87,7 @@ __all__ = [
     "predict",
     "rank",
     "sweep",
+    "transfer",
 ]
 
 

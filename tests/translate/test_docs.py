@@ -1,27 +1,20 @@
-"""What docs/translate.md shows works: its Python runs, its commands are ones there are."""
+"""The commands of docs/translate.md reach the work that they name (its Python: tests/test_docs.py)."""
 
-import re
-import shlex
 from pathlib import Path
 
 import pytest
 
 from crosslift import cli
+from tests.snippets import commands
 
 PAGE = (Path(__file__).parents[2] / "docs" / "translate.md").read_text(encoding="utf-8")
-
-
-def snippets(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 
 class Reached(Exception):
     """The command was understood; its work need not be done."""
 
 
-@pytest.mark.parametrize(
-    "words", [shlex.split(line) for text in snippets("") for line in text.splitlines()], ids=" ".join
-)
+@pytest.mark.parametrize("words", commands(PAGE), ids=" ".join)
 def test_the_commands_are_understood(words, monkeypatch):
     def reached(*_, **__):
         raise Reached
@@ -39,11 +32,3 @@ def test_the_commands_are_understood(words, monkeypatch):
     monkeypatch.setattr("crosslift.translate.open_translator", lambda *_, **__: None)
     with pytest.raises(Reached):
         cli.run(words[1:])
-
-
-@pytest.mark.parametrize("snippet", snippets("python"))
-def test_the_python_runs(snippet, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    Path("lexicon-es.tsv").write_text("the\tel\nalarm\talarma\n", encoding="utf-8")
-    exec(compile(snippet, "translate.md", "exec"), {})
-    assert "Examples(demo-intent" in capsys.readouterr().out

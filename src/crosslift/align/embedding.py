@@ -47,19 +47,15 @@ _ONE_LINKED = 0.9
 _ROUNDS = 2
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class EmbeddingSettings:
     """How word vectors become links."""
 
-    method: Method = field(default="argmax", metadata=_help("argmax, itermax or softmax."))
-    layer: int | None = field(default=None, metadata=_help("Layer, counted from 1; default: two thirds up."))
-    threshold: float = field(default=0.001, metadata=_help("softmax: both shares must exceed it."))
-    tokens: int = field(default=8192, metadata=_help("Sub-words in one forward pass, padding included."))
-    device: str = field(default="auto", metadata=_help("cpu, cuda, or auto."))
+    method: Method = field(default="argmax", metadata={"help": "argmax, itermax or softmax."})
+    layer: int | None = field(default=None, metadata={"help": "Layer, counted from 1; default: two thirds up."})
+    threshold: float = field(default=0.001, metadata={"help": "softmax: both shares must exceed it."})
+    tokens: int = field(default=8192, metadata={"help": "Sub-words in one forward pass, padding included."})
+    device: str = field(default="auto", metadata={"help": "cpu, cuda, or auto."})
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:

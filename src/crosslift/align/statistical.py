@@ -38,21 +38,17 @@ _FORMAT = "crosslift-aligner-1"
 _REMEDY = "Write one with  crosslift align --save."
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class Settings:
     """How the statistical aligner is trained."""
 
-    diagonal_rounds: int = field(default=5, metadata=_help("Rounds of EM with the diagonal prior."))
-    rounds: int = field(default=5, metadata=_help("Rounds of EM with the hidden Markov model."))
-    free_rounds: int = field(default=2, metadata=_help("First rounds in which the two directions need not agree."))
-    diagonal: float = field(default=4.0, metadata=_help("Strength of the diagonal; 0 = none."))
-    null: float = field(default=0.1, metadata=_help("Share of words that translate nothing."))
-    prior: float = field(default=0.001, metadata=_help("Dirichlet prior of translations; smaller = sparser."))
-    same: float = field(default=1.0, metadata=_help("Extra count of a word beside itself: names, numbers, marks."))
+    diagonal_rounds: int = field(default=5, metadata={"help": "Rounds of EM with the diagonal prior."})
+    rounds: int = field(default=5, metadata={"help": "Rounds of EM with the hidden Markov model."})
+    free_rounds: int = field(default=2, metadata={"help": "First rounds in which the two directions need not agree."})
+    diagonal: float = field(default=4.0, metadata={"help": "Strength of the diagonal; 0 = none."})
+    null: float = field(default=0.1, metadata={"help": "Share of words that translate nothing."})
+    prior: float = field(default=0.001, metadata={"help": "Dirichlet prior of translations; smaller = sparser."})
+    same: float = field(default=1.0, metadata={"help": "Extra count of a word beside itself: names, numbers, marks."})
 
     def __post_init__(self) -> None:
         if min(self.diagonal_rounds, self.rounds, self.free_rounds) < 0 or self.diagonal_rounds + self.rounds < 1:

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 import typer
 
 from crosslift.cli import (
+    advise,
     align,
     augment,
     compare,
@@ -22,6 +23,7 @@ from crosslift.cli import (
     pretrain,
     report,
     sweep,
+    transfer,
     translate,
     trim,
 )
@@ -45,6 +47,8 @@ def build(arguments: list[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.command("demo")(demo.demo)
+    app.command("advise")(advise.advise)
+    app.command("transfer")(transfer.command(arguments))
     app.add_typer(fit.app(arguments), name="fit")
     files = {"Reading files": FileOptions}
     app.command("evaluate")(with_settings(evaluate.evaluate, files))

@@ -20,17 +20,20 @@ def demo(
 
     began = time.monotonic()
     os.environ["HF_HUB_OFFLINE"] = "1"
+    from crosslift.cli.transfer import show
+    from crosslift.report.transferred import write_page
     from crosslift.runs.demo import demo as run_demo
     from crosslift.runs.progress import clock, watch_screen
 
     if not as_json:
         typer.echo(f"crosslift demo · offline · {os.cpu_count()} cores · nothing leaves this machine\n")
-    run, scores = run_demo(out, model=model, watch=watch_screen(quiet or as_json))
+    watch = watch_screen(quiet or as_json)
+    done = run_demo(out, model=model, watch=watch)
+    write_page(done, watch)
     if as_json:
-        show_json({"run": str(run.path), "model": str(run.model), "scores": scores.to_dict()})
+        show_json(done.to_dict())
         return
-    typer.echo(f"\n{scores.table()}\n")
-    typer.echo("chosen    by English dev data; no target label was read to choose it")
-    typer.echo(f"model     {run.model}        opens with transformers alone")
-    typer.echo(f'try it    crosslift predict {run.path} --language de "Weck mich morgen um sieben Uhr"')
+    show(done)
+    chosen = done.runs[done.chosen]
+    typer.echo(f'try it    crosslift predict {chosen} --language de "Weck mich morgen um sieben Uhr"')
     typer.echo(f"time      {clock(time.monotonic() - began)}")

@@ -12,21 +12,21 @@ if TYPE_CHECKING:
     from crosslift.data.examples import Examples
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class FileOptions:
     """Needed only where a file does not speak for itself."""
 
-    kind: str | None = field(default=None, metadata=_help("classification, tagging, qa, text or bitext."))
-    format: str | None = field(default=None, metadata=_help("csv, tsv, jsonl, parquet, conll, squad, bitext, text."))
-    columns: str | None = field(default=None, metadata=_help("Our names for the file's: text=sentence,label=intent."))
-    labels: str | None = field(default=None, metadata=_help("Other names for labels: neutrall=neutral."))
-    quoting: str | None = field(default=None, metadata=_help("none: quotation marks are text; csv: they wrap fields."))
-    skip_unknown: bool = field(default=False, metadata=_help("Leave out rows with unknown or missing labels."))
-    strict: bool = field(default=False, metadata=_help("Stop instead of leaving anything out."))
+    kind: str | None = field(default=None, metadata={"help": "classification, tagging, qa, text or bitext."})
+    format: str | None = field(default=None, metadata={"help": "csv, tsv, jsonl, parquet, conll, squad, bitext, text."})
+    columns: str | None = field(
+        default=None, metadata={"help": "Our names for the file's: text=sentence,label=intent."}
+    )
+    labels: str | None = field(default=None, metadata={"help": "Other names for labels: neutrall=neutral."})
+    quoting: str | None = field(
+        default=None, metadata={"help": "none: quotation marks are text; csv: they wrap fields."}
+    )
+    skip_unknown: bool = field(default=False, metadata={"help": "Leave out rows with unknown or missing labels."})
+    strict: bool = field(default=False, metadata={"help": "Stop instead of leaving anything out."})
 
 
 def split_options(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -19,25 +19,21 @@ _SLACK = 3
 _FEW = 20
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class BitextFilter:
     """What a sentence pair must be like; a length is in words, or in pairs of characters where none are spaced."""
 
-    min_words: int = field(default=1, metadata=_help("Words of the shorter side, at least."))
-    max_words: int = field(default=80, metadata=_help("Words of the longer side, at most; 0 = any number."))
+    min_words: int = field(default=1, metadata={"help": "Words of the shorter side, at least."})
+    max_words: int = field(default=80, metadata={"help": "Words of the longer side, at most; 0 = any number."})
     ratio: float = field(
         default=3.0,
-        metadata=_help("The longer side has at most so many times the words of the other, plus 3; 0 = any."),
+        metadata={"help": "The longer side has at most so many times the words of the other, plus 3; 0 = any."},
     )
     script: float = field(
-        default=0.5, metadata=_help("Share of letters in the script of the language, at least; 0 = any.")
+        default=0.5, metadata={"help": "Share of letters in the script of the language, at least; 0 = any."}
     )
-    copies: bool = field(default=False, metadata=_help("Keep pairs whose two sides are the same text."))
-    duplicates: bool = field(default=False, metadata=_help("Keep pairs that came before."))
+    copies: bool = field(default=False, metadata={"help": "Keep pairs whose two sides are the same text."})
+    duplicates: bool = field(default=False, metadata={"help": "Keep pairs that came before."})
 
     def __post_init__(self) -> None:
         if self.max_words and self.max_words < self.min_words:

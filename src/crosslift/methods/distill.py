@@ -50,19 +50,15 @@ if TYPE_CHECKING:
 Ints = NDArray[np.int64]
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class Settings:
     """How a student is compared with its teacher."""
 
     temperature: float = field(
-        default=1.0, metadata=_help("Softens both distributions; the loss is multiplied by its square.")
+        default=1.0, metadata={"help": "Softens both distributions; the loss is multiplied by its square."}
     )
     per: Literal["word", "sentence"] = field(
-        default="word", metadata=_help("Tagging: average over words, or sum over words and average over sentences.")
+        default="word", metadata={"help": "Tagging: average over words, or sum over words and average over sentences."}
     )
 
     def __post_init__(self) -> None:

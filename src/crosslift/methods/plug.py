@@ -34,33 +34,29 @@ if TYPE_CHECKING:
 Batch = dict[str, Tensor]
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class Settings:
     """Where the models are cut, and what the connector learns from."""
 
     encoder_layers: int | None = field(
-        default=None, metadata=_help("Frozen multilingual layers; none: half of them. 0 = its embeddings alone.")
+        default=None, metadata={"help": "Frozen multilingual layers; none: half of them. 0 = its embeddings alone."}
     )
     connector_layers: int | None = field(
-        default=None, metadata=_help("Layers of the connector; none: as many as the multilingual model has left.")
+        default=None, metadata={"help": "Layers of the connector; none: as many as the multilingual model has left."}
     )
     plug_layer: int | None = field(
-        default=None, metadata=_help("Monolingual layer that the connector stands for; none: half. 0 = embeddings.")
+        default=None, metadata={"help": "Monolingual layer that the connector stands for; none: half. 0 = embeddings."}
     )
-    dropout: float = field(default=0.1, metadata=_help("Dropout in the connector."))
-    hmlm: float = field(default=1.0, metadata=_help("Weight of the heterogeneous masked LM."))
-    align: float = field(default=0.0, metadata=_help("Weight of the distance between word vectors."))
-    pairs: float = field(default=1.0, metadata=_help("Weight of the distance between translations (with --bitext)."))
-    mask_rate: float = field(default=0.15, metadata=_help("Share of the monolingual pieces that are masked."))
-    length: int = field(default=512, metadata=_help("Tokens per row, special ones included."))
+    dropout: float = field(default=0.1, metadata={"help": "Dropout in the connector."})
+    hmlm: float = field(default=1.0, metadata={"help": "Weight of the heterogeneous masked LM."})
+    align: float = field(default=0.0, metadata={"help": "Weight of the distance between word vectors."})
+    pairs: float = field(default=1.0, metadata={"help": "Weight of the distance between translations (with --bitext)."})
+    mask_rate: float = field(default=0.15, metadata={"help": "Share of the monolingual pieces that are masked."})
+    length: int = field(default=512, metadata={"help": "Tokens per row, special ones included."})
     packing: Packing = field(
-        default="documents", metadata=_help("Rows run over the whole corpus, stay within documents, or are lines.")
+        default="documents", metadata={"help": "Rows run over the whole corpus, stay within documents, or are lines."}
     )
-    lines: float = field(default=0.0, metadata=_help("Share of the steps whose rows are single lines."))
+    lines: float = field(default=0.0, metadata={"help": "Share of the steps whose rows are single lines."})
 
     def __post_init__(self) -> None:
         if not (self.hmlm > 0 or self.align > 0):

@@ -40,44 +40,40 @@ if TYPE_CHECKING:
 Batch = dict[str, Tensor]
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class Objectives:
     """What is learnt, by weight; 0 switches a term off."""
 
-    masked: float = field(default=1.0, metadata=_help("Weight of the masked LM."))
-    contrast: float = field(default=0.5, metadata=_help("Weight of the contrast between pairs."))
-    sentences: float = field(default=2.0, metadata=_help("Weight of the teachers' sentence vectors."))
-    words: float = field(default=1.0, metadata=_help("Weight of the teacher's word vectors."))
-    temperature: float = field(default=0.05, metadata=_help("Temperature of the contrast."))
-    mask_rate: float = field(default=0.2, metadata=_help("Share of the pieces that are hidden."))
-    shifted: float = field(default=0.15, metadata=_help("Share of rows that begin at a random position."))
+    masked: float = field(default=1.0, metadata={"help": "Weight of the masked LM."})
+    contrast: float = field(default=0.5, metadata={"help": "Weight of the contrast between pairs."})
+    sentences: float = field(default=2.0, metadata={"help": "Weight of the teachers' sentence vectors."})
+    words: float = field(default=1.0, metadata={"help": "Weight of the teacher's word vectors."})
+    temperature: float = field(default=0.05, metadata={"help": "Temperature of the contrast."})
+    mask_rate: float = field(default=0.2, metadata={"help": "Share of the pieces that are hidden."})
+    shifted: float = field(default=0.15, metadata={"help": "Share of rows that begin at a random position."})
 
 
 @dataclass(frozen=True)
 class Sampling:
     """How much of what a step draws."""
 
-    window: int = field(default=256, metadata=_help("Tokens per row of the masked LM."))
-    window_tokens: int = field(default=65_536, metadata=_help("Masked-LM tokens per step."))
-    pair_tokens: int = field(default=32_768, metadata=_help("Padded tokens per step and side of the pairs."))
+    window: int = field(default=256, metadata={"help": "Tokens per row of the masked LM."})
+    window_tokens: int = field(default=65_536, metadata={"help": "Masked-LM tokens per step."})
+    pair_tokens: int = field(default=32_768, metadata={"help": "Padded tokens per step and side of the pairs."})
     pair_lengths: tuple[int, ...] = field(
-        default=(16, 32, 64), metadata=_help("Length classes of pairs; a step draws from one.")
+        default=(16, 32, 64), metadata={"help": "Length classes of pairs; a step draws from one."}
     )
     smoothing: float = field(
-        default=0.5, metadata=_help("Languages are drawn by size to this power: 1 as found, 0 all alike.")
+        default=0.5, metadata={"help": "Languages are drawn by size to this power: 1 as found, 0 all alike."}
     )
-    translation_windows: float = field(default=0.35, metadata=_help("Share of windows cut from pairs."))
-    switched_windows: float = field(default=0.15, metadata=_help("Share of windows cut from code-switched text."))
-    switched_pairs: float = field(default=0.2, metadata=_help("Share of pair steps with code-switched pairs."))
-    lexicon_pairs: float = field(default=0.05, metadata=_help("Share of pair steps with lexicon entries."))
+    translation_windows: float = field(default=0.35, metadata={"help": "Share of windows cut from pairs."})
+    switched_windows: float = field(default=0.15, metadata={"help": "Share of windows cut from code-switched text."})
+    switched_pairs: float = field(default=0.2, metadata={"help": "Share of pair steps with code-switched pairs."})
+    lexicon_pairs: float = field(default=0.05, metadata={"help": "Share of pair steps with lexicon entries."})
     same_pairs: float = field(
-        default=0.15, metadata=_help("Share of pair steps with a text and its own lower-case form.")
+        default=0.15, metadata={"help": "Share of pair steps with a text and its own lower-case form."}
     )
-    plain: float = field(default=0.4, metadata=_help("Share of pairs seen also in lower case without punctuation."))
+    plain: float = field(default=0.4, metadata={"help": "Share of pairs seen also in lower case without punctuation."})
 
 
 class Pretrainer(nn.Module):

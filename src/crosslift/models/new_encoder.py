@@ -23,24 +23,20 @@ _SHARP = 6.0  # nats by which a head of the first layer prefers its neighbour to
 _SHORTEST, _LONGEST = 2.5, 125.0  # wavelengths in tokens
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class Architecture:
     """Family and size of a new encoder."""
 
     family: Literal["xlm-roberta", "roberta"] = field(
-        default="xlm-roberta", metadata=_help("Architecture by its Hugging Face name.")
+        default="xlm-roberta", metadata={"help": "Architecture by its Hugging Face name."}
     )
-    layers: int = field(default=8, metadata=_help("Transformer layers."))
-    width: int = field(default=256, metadata=_help("Width of the hidden states."))
-    heads: int = field(default=4, metadata=_help("Attention heads."))
-    feedforward: int = field(default=1024, metadata=_help("Width inside the feed-forward part."))
-    max_positions: int = field(default=512, metadata=_help("Longest text in tokens."))
-    dropout: float = field(default=0.1, metadata=_help("Dropout on hidden states and attention while pretraining."))
-    later_dropout: float = field(default=0.1, metadata=_help("Dropout that the saved config asks of fine-tuning."))
+    layers: int = field(default=8, metadata={"help": "Transformer layers."})
+    width: int = field(default=256, metadata={"help": "Width of the hidden states."})
+    heads: int = field(default=4, metadata={"help": "Attention heads."})
+    feedforward: int = field(default=1024, metadata={"help": "Width inside the feed-forward part."})
+    max_positions: int = field(default=512, metadata={"help": "Longest text in tokens."})
+    dropout: float = field(default=0.1, metadata={"help": "Dropout on hidden states and attention while pretraining."})
+    later_dropout: float = field(default=0.1, metadata={"help": "Dropout that the saved config asks of fine-tuning."})
 
     def __post_init__(self) -> None:
         if self.width % self.heads or self.width % 2:

@@ -38,28 +38,25 @@ _LONGEST_PIECE = 16  # characters
 _PRUNING_ROUNDS = 3
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class TokenizerSettings:
     """What a new tokenizer looks like and what it is trained on."""
 
     kind: Kind = field(
-        default="unigram", metadata=_help("unigram: many languages; bpe: byte-level, one language, no unknown piece.")
+        default="unigram",
+        metadata={"help": "unigram: many languages; bpe: byte-level, one language, no unknown piece."},
     )
-    pieces: int = field(default=24_000, metadata=_help("Size of the vocabulary, special tokens included."))
+    pieces: int = field(default=24_000, metadata={"help": "Size of the vocabulary, special tokens included."})
     characters: int = field(
-        default=40_000_000, metadata=_help("Length of the training sample; more is slower, hardly better.")
+        default=40_000_000, metadata={"help": "Length of the training sample; more is slower, hardly better."}
     )
     balance: float = field(
-        default=0.5, metadata=_help("Languages enter the sample by size to this power: 1 as found, 0 all alike.")
+        default=0.5, metadata={"help": "Languages enter the sample by size to this power: 1 as found, 0 all alike."}
     )
     coverage: float = field(
-        default=0.9995, metadata=_help("Unigram: share of characters that become pieces; the rarest are unknown.")
+        default=0.9995, metadata={"help": "Unigram: share of characters that become pieces; the rarest are unknown."}
     )
-    lowercase: float = field(default=0.2, metadata=_help("Share of lines that are also shown in lower case."))
+    lowercase: float = field(default=0.2, metadata={"help": "Share of lines that are also shown in lower case."})
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:

@@ -37,30 +37,28 @@ Bitexts = Mapping[str, File | Examples]
 """Target language -> a file of pairs, two files side by side, or examples; the source language comes first."""
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class Pairing:
     """How sentence pairs become pairs of words."""
 
     aligner: str = field(
         default="statistical",
-        metadata=_help("statistical, eflomal, a Pharaoh file, a trained model, or an encoder (folder or name)."),
+        metadata={"help": "statistical, eflomal, a Pharaoh file, a trained model, or an encoder (folder or name)."},
     )
     symmetrise: str = field(
-        default="intersection", metadata=_help("intersection, grow-diag-final-and, union, forward or backward.")
+        default="intersection", metadata={"help": "intersection, grow-diag-final-and, union, forward or backward."}
     )
     cut: Literal["segment", "spaces"] = field(
-        default="segment", metadata=_help("Words by language, or (for external aligners) at spaces.")
+        default="segment", metadata={"help": "Words by language, or (for external aligners) at spaces."}
     )
-    keep_identical: bool = field(default=False, metadata=_help("Keep links between equal strings."))
-    unfiltered: bool = field(default=False, metadata=_help("Leave out the checks of the bitext (length, script, …)."))
-    max_words: int = field(default=64, metadata=_help("Pairs with more words on a side are left out."))
-    pair_length: int = field(default=128, metadata=_help("Longer sentences are cut, in tokens."))
+    keep_identical: bool = field(default=False, metadata={"help": "Keep links between equal strings."})
+    unfiltered: bool = field(
+        default=False, metadata={"help": "Leave out the checks of the bitext (length, script, …)."}
+    )
+    max_words: int = field(default=64, metadata={"help": "Pairs with more words on a side are left out."})
+    pair_length: int = field(default=128, metadata={"help": "Longer sentences are cut, in tokens."})
     pairs: int | None = field(
-        default=None, metadata=_help("Use so many pairs of each language, drawn after all filters.")
+        default=None, metadata={"help": "Use so many pairs of each language, drawn after all filters."}
     )
 
     def __post_init__(self) -> None:
@@ -74,13 +72,13 @@ class Pairing:
 class AdjustOptimisation(Optimisation):
     """How the weights move in adjustment: the released code's values."""
 
-    learning_rate: float = field(default=5e-5, metadata=_help("Peak learning rate."))
-    epochs: float = field(default=1.0, metadata=_help("Passes over the pairs."))
+    learning_rate: float = field(default=5e-5, metadata={"help": "Peak learning rate."})
+    epochs: float = field(default=1.0, metadata={"help": "Passes over the pairs."})
     schedule: Literal["linear", "cosine", "constant"] = field(
-        default="constant", metadata=_help("How the rate falls after warm-up.")
+        default="constant", metadata={"help": "How the rate falls after warm-up."}
     )
-    clip: float = field(default=0.0, metadata=_help("Largest gradient norm; 0 = no clipping."))
-    beta2: float = field(default=0.98, metadata=_help("Second-moment decay of AdamW."))
+    clip: float = field(default=0.0, metadata={"help": "Largest gradient norm; 0 = no clipping."})
+    beta2: float = field(default=0.98, metadata={"help": "Second-moment decay of AdamW."})
 
 
 SETTINGS = (Settings, Pairing, AdjustOptimisation, Execution)

@@ -52,34 +52,34 @@ _MARK = "pairs/"
 _CHEAP = {"cuda": 4096, "cpu": 64}
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class Continual:
     """Settings of `--with-adjustment`."""
 
     adjustment_preset: Literal["paper", "released"] = field(
-        default="paper", metadata=_help("Weights of pull and anchor: paper 0.01, 0.01; released 0.01, 1.")
+        default="paper", metadata={"help": "Weights of pull and anchor: paper 0.01, 0.01; released 0.01, 1."}
     )
-    adjustment_pull: float | None = field(default=None, metadata=_help("Weight of the pull (default: the preset's)."))
+    adjustment_pull: float | None = field(
+        default=None, metadata={"help": "Weight of the pull (default: the preset's)."}
+    )
     adjustment_anchor: float | None = field(
-        default=None, metadata=_help("Weight of the anchor (default: the preset's).")
+        default=None, metadata={"help": "Weight of the anchor (default: the preset's)."}
     )
     adjustment_model: str = field(
         default="original",
-        metadata=_help("Where the anchor holds: original (before adjustment), start (--model), or a model."),
+        metadata={"help": "Where the anchor holds: original (before adjustment), start (--model), or a model."},
     )
-    adjustment_batch: int = field(default=16, metadata=_help("Sentence pairs per step."))
+    adjustment_batch: int = field(default=16, metadata={"help": "Sentence pairs per step."})
     adjustment_pooling: Literal["mean", "first", "last", "subwords"] = field(
-        default="mean", metadata=_help("As --pooling of adjust.")
+        default="mean", metadata={"help": "As --pooling of adjust."}
     )
-    adjustment_pull_to: Literal["moving", "frozen"] = field(default="moving", metadata=_help("As --pull-to of adjust."))
+    adjustment_pull_to: Literal["moving", "frozen"] = field(
+        default="moving", metadata={"help": "As --pull-to of adjust."}
+    )
     adjustment_linked: Literal["all", "words", "specials", "cls"] = field(
-        default="all", metadata=_help("As --linked of adjust.")
+        default="all", metadata={"help": "As --linked of adjust."}
     )
-    adjustment_layer: int | None = field(default=None, metadata=_help("As --layer of adjust."))
+    adjustment_layer: int | None = field(default=None, metadata={"help": "As --layer of adjust."})
 
     def __post_init__(self) -> None:
         if self.adjustment_batch < 1:

@@ -54,20 +54,16 @@ TeacherLike = str | Path | Run | Callable[..., object]
 _NEW, _TRAINED = (1e-4, 5e-3), (1e-5, 2e-4 * 768)
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class StudentShape:
     """What the student looks like, where that is to be decided."""
 
-    pieces: int = field(default=PIECES, metadata=_help("New student: size of its vocabulary."))
+    pieces: int = field(default=PIECES, metadata={"help": "New student: size of its vocabulary."})
     pooling: Pooling = field(
         default="default",
-        metadata=_help("New BiLSTM or CNN: how a text becomes one vector; last and padded: the paper."),
+        metadata={"help": "New BiLSTM or CNN: how a text becomes one vector; last and padded: the paper."},
     )
-    layers: int | None = field(default=None, metadata=_help("Encoder as student: keep so many of its layers."))
+    layers: int | None = field(default=None, metadata={"help": "Encoder as student: keep so many of its layers."})
 
 
 @dataclass(frozen=True)
@@ -75,11 +71,11 @@ class DistillOptimisation(Optimisation):
     """How the student's weights move; the paper's values."""
 
     learning_rate: float = field(
-        default=3e-4, metadata=_help("Peak learning rate; if not given, a range test of 100 steps finds one.")
+        default=3e-4, metadata={"help": "Peak learning rate; if not given, a range test of 100 steps finds one."}
     )
-    epochs: float = field(default=50.0, metadata=_help("Passes over the text."))
-    batch_size: int = field(default=64, metadata=_help("Texts per optimiser step, over all processes."))
-    warmup: float = field(default=0.05, metadata=_help("Share of the steps in which the rate rises."))
+    epochs: float = field(default=50.0, metadata={"help": "Passes over the text."})
+    batch_size: int = field(default=64, metadata={"help": "Texts per optimiser step, over all processes."})
+    warmup: float = field(default=0.05, metadata={"help": "Share of the steps in which the rate rises."})
 
 
 SETTINGS = (Settings, StudentShape, DistillOptimisation, Execution, Selection)

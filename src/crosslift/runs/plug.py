@@ -41,20 +41,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class PlugOptimisation(Optimisation):
     """How the connector's weights move; the presets set all of it."""
 
-    learning_rate: float = field(default=2e-4, metadata=_help("Peak learning rate."))
-    steps: int | None = field(default=30_000, metadata=_help("Optimiser steps."))
-    batch_size: int = field(default=256, metadata=_help("Rows per step; of lines, as many as fill so many rows."))
-    weight_decay: float = field(default=0.01, metadata=_help("Decoupled weight decay; none on biases and norms."))
-    clip: float = field(default=2.0, metadata=_help("Largest gradient norm; 0 = no clipping."))
-    beta2: float = field(default=0.98, metadata=_help("Second-moment decay of AdamW."))
+    learning_rate: float = field(default=2e-4, metadata={"help": "Peak learning rate."})
+    steps: int | None = field(default=30_000, metadata={"help": "Optimiser steps."})
+    batch_size: int = field(default=256, metadata={"help": "Rows per step; of lines, as many as fill so many rows."})
+    weight_decay: float = field(default=0.01, metadata={"help": "Decoupled weight decay; none on biases and norms."})
+    clip: float = field(default=2.0, metadata={"help": "Largest gradient norm; 0 = no clipping."})
+    beta2: float = field(default=0.98, metadata={"help": "Second-moment decay of AdamW."})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +62,7 @@ class PlugOptimisation(Optimisation):
 class PlugExecution(Execution):
     """How the machine is used."""
 
-    max_tokens: int = field(default=131_072, metadata=_help("Tokens per micro-batch; bounds the memory."))
+    max_tokens: int = field(default=131_072, metadata={"help": "Tokens per micro-batch; bounds the memory."})
 
 
 SETTINGS = (Settings, PlugOptimisation, PlugExecution)

@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class PretrainOptimisation(Optimisation):
     """How the weights of a new encoder move, where that differs from fine-tuning.
@@ -49,15 +45,15 @@ class PretrainOptimisation(Optimisation):
     piece frequencies; 6e-4 did not.
     """
 
-    learning_rate: float = field(default=6e-4, metadata=_help("Peak learning rate."))
-    steps: int | None = field(default=10_000, metadata=_help("Optimiser steps."))
-    warmup: float = field(default=0.06, metadata=_help("Share of the steps in which the rate rises."))
+    learning_rate: float = field(default=6e-4, metadata={"help": "Peak learning rate."})
+    steps: int | None = field(default=10_000, metadata={"help": "Optimiser steps."})
+    warmup: float = field(default=0.06, metadata={"help": "Share of the steps in which the rate rises."})
     schedule: Literal["linear", "cosine", "constant"] = field(
-        default="cosine", metadata=_help("How the rate falls after warm-up.")
+        default="cosine", metadata={"help": "How the rate falls after warm-up."}
     )
-    floor: float = field(default=0.02, metadata=_help("Rate at the end, as a share of the peak."))
-    weight_decay: float = field(default=0.05, metadata=_help("Decoupled weight decay; none on biases and norms."))
-    beta2: float = field(default=0.98, metadata=_help("Second-moment decay of AdamW."))
+    floor: float = field(default=0.02, metadata={"help": "Rate at the end, as a share of the peak."})
+    weight_decay: float = field(default=0.05, metadata={"help": "Decoupled weight decay; none on biases and norms."})
+    beta2: float = field(default=0.98, metadata={"help": "Second-moment decay of AdamW."})
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -12,27 +12,23 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from crosslift.errors import BadInput, nearest
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class Optimisation:
     """How the weights move."""
 
-    learning_rate: float = field(default=3e-5, metadata=_help("Peak learning rate."))
-    epochs: float = field(default=3.0, metadata=_help("Passes over the training data."))
-    steps: int | None = field(default=None, metadata=_help("Optimiser steps; overrides epochs."))
-    batch_size: int = field(default=32, metadata=_help("Examples per optimiser step, over all processes."))
-    warmup: float = field(default=0.1, metadata=_help("Share of the steps in which the rate rises."))
+    learning_rate: float = field(default=3e-5, metadata={"help": "Peak learning rate."})
+    epochs: float = field(default=3.0, metadata={"help": "Passes over the training data."})
+    steps: int | None = field(default=None, metadata={"help": "Optimiser steps; overrides epochs."})
+    batch_size: int = field(default=32, metadata={"help": "Examples per optimiser step, over all processes."})
+    warmup: float = field(default=0.1, metadata={"help": "Share of the steps in which the rate rises."})
     schedule: Literal["linear", "cosine", "constant"] = field(
-        default="linear", metadata=_help("How the rate falls after warm-up.")
+        default="linear", metadata={"help": "How the rate falls after warm-up."}
     )
-    floor: float = field(default=0.0, metadata=_help("Rate at the end, as a share of the peak."))
-    weight_decay: float = field(default=0.0, metadata=_help("Decoupled weight decay; none on biases and norms."))
-    clip: float = field(default=1.0, metadata=_help("Largest gradient norm; 0 = no clipping."))
-    beta2: float = field(default=0.999, metadata=_help("Second-moment decay of AdamW."))
-    epsilon: float = field(default=1e-8, metadata=_help("What AdamW adds to the root of the second moment."))
+    floor: float = field(default=0.0, metadata={"help": "Rate at the end, as a share of the peak."})
+    weight_decay: float = field(default=0.0, metadata={"help": "Decoupled weight decay; none on biases and norms."})
+    clip: float = field(default=1.0, metadata={"help": "Largest gradient norm; 0 = no clipping."})
+    beta2: float = field(default=0.999, metadata={"help": "Second-moment decay of AdamW."})
+    epsilon: float = field(default=1e-8, metadata={"help": "What AdamW adds to the root of the second moment."})
 
     def __post_init__(self) -> None:
         if not 0 < self.learning_rate < math.inf:
@@ -63,19 +59,19 @@ class Execution:
     """How the machine is used; nothing here changes what is computed, up to rounding."""
 
     precision: Literal["auto", "fp32", "bf16"] = field(
-        default="auto", metadata=_help("auto: bf16 on a GPU that has it, fp32 elsewhere.")
+        default="auto", metadata={"help": "auto: bf16 on a GPU that has it, fp32 elsewhere."}
     )
-    max_tokens: int = field(default=8192, metadata=_help("Padded tokens per micro-batch; bounds the memory."))
-    gradient_checkpointing: bool = field(default=False, metadata=_help("Less memory, about a third slower."))
-    compile: bool = field(default=False, metadata=_help("Compile the model (worth it on GPUs and long runs)."))
+    max_tokens: int = field(default=8192, metadata={"help": "Padded tokens per micro-batch; bounds the memory."})
+    gradient_checkpointing: bool = field(default=False, metadata={"help": "Less memory, about a third slower."})
+    compile: bool = field(default=False, metadata={"help": "Compile the model (worth it on GPUs and long runs)."})
     cuda_graphs: bool = field(
-        default=False, metadata=_help("With --compile: replay batches of one shape as a CUDA graph.")
+        default=False, metadata={"help": "With --compile: replay batches of one shape as a CUDA graph."}
     )
     checkpoint_every: int | None = field(
-        default=None, metadata=_help("Steps between checkpoints (default: by time, at most 5% of it).")
+        default=None, metadata={"help": "Steps between checkpoints (default: by time, at most 5% of it)."}
     )
-    log_every: int = field(default=10, metadata=_help("Steps between lines of metrics.jsonl."))
-    trackers: tuple[str, ...] = field(default=(), metadata=_help("tensorboard, wandb, …, through accelerate."))
+    log_every: int = field(default=10, metadata={"help": "Steps between lines of metrics.jsonl."})
+    trackers: tuple[str, ...] = field(default=(), metadata={"help": "tensorboard, wandb, …, through accelerate."})
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "checkpoint_every", "log_every"):
@@ -89,11 +85,11 @@ class Selection:
     """Which weights are delivered; always decided on source-language dev data."""
 
     select: Literal["best", "last", "average"] = field(
-        default="best", metadata=_help("best on source dev, last, or the average of evaluated checkpoints.")
+        default="best", metadata={"help": "best on source dev, last, or the average of evaluated checkpoints."}
     )
-    evaluations: int = field(default=10, metadata=_help("Evaluations on source dev during the run."))
+    evaluations: int = field(default=10, metadata={"help": "Evaluations on source dev during the run."})
     average_from: float = field(
-        default=0.5, metadata=_help("Share of the run after which checkpoints enter the average.")
+        default=0.5, metadata={"help": "Share of the run after which checkpoints enter the average."}
     )
 
 

@@ -16,16 +16,12 @@ from crosslift.runs.progress import Silent, Watch
 _REPORT = "extended.json"
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True)
 class ExtensionOptimisation(PretrainOptimisation):
     """How a trained encoder moves while it learns new pieces: more gently than a new one."""
 
-    learning_rate: float = field(default=1e-4, metadata=_help("Peak learning rate."))
-    steps: int | None = field(default=1000, metadata=_help("Optimiser steps of the masked LM."))
+    learning_rate: float = field(default=1e-4, metadata={"help": "Peak learning rate."})
+    steps: int | None = field(default=1000, metadata={"help": "Optimiser steps of the masked LM."})
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,104 @@
+"""Advice: what applies, what is missing, what it costs here, what is known of its gain."""
+
+import json
+import shlex
+
+import pytest
+
+from crosslift import cli
+from crosslift.cli import run
+from crosslift.errors import BadInput
+from crosslift.runs.advise import HAVE, KINDS, WAYS, advise, table, time_steps
+from tests.tiny_models import save_encoder
+
+
+def ready(have, **options):
+    return [one.method for one in advise(have, timed=False, **options) if not one.missing]
+
+
+def test_labels_alone_allow_the_methods_that_need_nothing_else():
+    assert ready(["labels"]) == ["finetune", "ear", "robust"]
+
+
+def test_sentence_pairs_add_adjustment_and_a_task_model_with_text_replaces_labels():
+    assert ready(["labels", "bitext"]) == ["finetune", "ear", "robust", "adjust", "with-adjustment"]
+    assert ready(["task-model", "source-text"]) == ["distill", "plug"]
+
+
+def test_what_is_missing_is_named_and_ready_methods_come_first():
+    found = advise(["labels"], timed=False)
+    assert [bool(one.missing) for one in found] == sorted(bool(one.missing) for one in found)
+    assert {one.method: one.missing for one in found}["distill"] == ("task-model", "source-text")
+    assert "missing: sentence pairs" in table(found)
+
+
+def test_a_gain_that_nobody_measured_is_not_invented(tmp_path):
+    found = {one.method: one for one in advise(["labels"], timed=False, results=tmp_path / "none.json")}
+    assert found["ear"].gain == "gain not measured yet"
+
+
+def test_measured_gains_are_those_of_the_method_and_the_kind(tmp_path):
+    entry = {"method": "ear", "kind": "tagging", "data": "panx", "model": "m", "difference": 1.25, "low": 0.5,
+             "high": 2.0, "p": 0.01}  # fmt: skip
+    (tmp_path / "gains.json").write_text(json.dumps({"gains": [entry]}))
+    for kind, said in (("tagging", "+1.2 points on panx with m (95% +0.5 to +2.0)"), ("qa", "gain not measured yet")):
+        found = {o.method: o.gain for o in advise(["labels"], kind, timed=False, results=tmp_path / "gains.json")}
+        assert found["ear"] == said
+
+
+@pytest.mark.parametrize(
+    ("have", "kind", "message"),
+    [
+        (["label"], "qa", 'There is nothing called "label" to have. Did you mean "labels"?'),
+        (["labels"], "tags", 'There is no kind "tags".'),
+    ],
+)
+def test_unknown_names_get_the_nearest_one(have, kind, message):
+    with pytest.raises(BadInput) as error:
+        advise(have, kind, timed=False)
+    assert error.value.seen.startswith(message)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_steps_are_timed_for_every_kind_of_task(kind, tmp_path):
+    seconds = time_steps(str(save_encoder(tmp_path / "tiny")), kind, batch_size=8)
+    # A random encoder has no neighbours that EAR could take for synonyms.
+    assert set(seconds) == {"finetune", "robust"} and min(seconds.values()) > 0
+
+
+def test_questions_are_not_translated_as_their_answers_could_not_be_found_again():
+    have = ["labels", "translator", "dictionary"]
+    assert {"translate-train", "dictionary-train"} == set(ready(have)) - set(ready(have, kind="qa"))
+
+
+def test_cost_is_steps_times_seconds(tmp_path, monkeypatch):
+    monkeypatch.setattr("crosslift.runs.advise.time_steps", lambda *_: {"finetune": 0.5, "ear": 1.5})
+    found = {one.method: one for one in advise(["labels"], examples=64)}
+    assert (found["finetune"].seconds, found["ear"].seconds) == (3.0, 9.0)  # 2 steps, 3 epochs
+    assert found["adjust"].seconds == 6.0 and not found["adjust"].timed
+
+
+def test_json_holds_every_method(capsys):
+    assert run(["advise", "--have", ",".join(HAVE), "--no-timing", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {one["method"] for one in found} == set(WAYS) and all(one["ready"] for one in found)
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_every_command_that_is_advised_is_understood(name, monkeypatch):
+    """Its verbs and options exist: a command stops at the files that are not there, never at an option."""
+
+    class Reached(Exception):
+        pass
+
+    def reached(*_, **__):
+        raise Reached
+
+    for work in ("runs.fit.fit", "report.transferred.transfer", "runs.plug.fit_connector", "runs.plugged.plug"):
+        monkeypatch.setattr(f"crosslift.{work}", reached)
+    for command in WAYS[name].command.split(" && "):
+        try:
+            code = cli.run(shlex.split(command)[1:])
+        except Reached:
+            continue
+        assert code in (1, 2) and "translate" in command
