@@ -12,6 +12,7 @@ from tokenizers import Tokenizer
 from crosslift.data.hmlm import Frame, hmlm_rows
 from crosslift.data.word_pieces import WordPieces, encode_within, kept_word_pieces, word_pieces
 from crosslift.errors import BadInput
+from crosslift.models.load import load_tokenizer
 from tests.tiny import TEXTS, bpe_tokenizer, unigram_tokenizer, wordpiece_tokenizer
 
 MULTI, MONO = unigram_tokenizer(), bpe_tokenizer()
@@ -206,6 +207,17 @@ def test_a_word_that_one_side_has_no_room_for_is_no_pair():
     assert set(found.words.unique().tolist()) == set(found.mono_words.unique().tolist())
     short = rows([" ".join(SAMPLES)], rate=0.0, length=30, mono_length=400)
     assert set(short.words.unique().tolist()) == set(short.mono_words.unique().tolist())
+
+
+def test_a_word_that_one_vocabulary_leaves_nothing_of_is_no_pair_even_behind_the_end_of_a_row():
+    multi, mono = load_tokenizer("mini-x"), load_tokenizer("mini-en")
+    gone = "\u200b"  # mini-x has no piece for it, mini-en has two
+    assert multi.tokenize(gone) == [] and len(mono.tokenize(gone)) == 2
+    found = rows([f"one {gone} two " + "three " * 40 + gone], 0.0, length=12, mono_length=400, multi=multi, mono=mono)
+    pairs = set(found.words.unique().tolist())
+    assert pairs == set(found.mono_words.unique().tolist()) and found.count == max(pairs)
+    assert mono.decode(found.mono_ids[0], skip_special_tokens=True).startswith(f" one {gone} two three")
+    assert found.mono_mask.sum() == found.mono_mask.shape[1] - (found.mono_ids == mono.pad_token_id).sum()
 
 
 def test_wordpiece_goes_on_inside_a_word_with_continuations():

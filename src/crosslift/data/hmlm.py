@@ -162,9 +162,13 @@ def hmlm_rows(
     mono_word = word[of_unit]
     mono_row = row_of_word[mono_word]
     mono_place = _place_in_row(mono_row, rows)
-    both = torch.ones(len(numbers), dtype=torch.bool, device=device)
-    both[token_word[~fits]] = False
-    mono_fits = (mono_place < mono_length - 1) & both[mono_word]
+    # A row ends before the first word that does not fit, for words without a multilingual piece too.
+    ends = torch.full((rows,), len(numbers), device=device)
+    ends.scatter_reduce_(0, token_row[~fits], token_word[~fits], "amin")
+    within = torch.arange(len(numbers), device=device) < ends[row_of_word]
+    mono_fits = (mono_place < mono_length - 1) & within[mono_word]
+    seen = [torch.bincount(of, minlength=len(numbers)) > 0 for of in (token_word, mono_word)]
+    both = within & seen[0] & seen[1]
     both[mono_word[~mono_fits]] = False
     mono_used = torch.zeros(rows, dtype=torch.long, device=device).index_add_(0, mono_row, mono_fits.long())
     mono_width = min(mono_length, 8 * -(-(int(mono_used.max()) + 2) // 8))
