@@ -335,3 +335,17 @@ def test_weights_that_are_no_numbers_never_enter_a_checkpoint(tmp_path):
     assert state is not None
     assert state.step == 4
     assert all(tensor.isfinite().all() for tensor in state.tensors["model"].values())
+
+
+def test_frozen_layers_stay_as_they_were_and_the_rest_learns(encoder, tmp_path):
+    before = load_file(encoder / "model.safetensors")
+    fit(encoder, tmp_path / "run", frozen_layers=1)
+    after = weights(tmp_path / "run")
+    kept = {
+        name for name, value in before.items() for key in after if key.endswith(name) and torch.equal(after[key], value)
+    }
+    frozen = {name for name in before if "embeddings" in name or "encoder.layer.0." in name}
+    assert frozen and frozen <= kept
+    assert not any("encoder.layer.1." in name and name.endswith("weight") for name in kept)
+    with pytest.raises(BadInput, match=r"Freeze 0 \(embeddings\) to 1"):
+        fit(encoder, tmp_path / "all", frozen_layers=2)

@@ -79,6 +79,18 @@ def depth_of(model: PreTrainedModel) -> int:
     return len(layers_of(model))
 
 
+def freeze_bottom(model: PreTrainedModel, layers: int) -> None:
+    """Keep the embeddings and the first `layers` layers of an encoder or task model as they are."""
+    base, stack = model.base_model, layers_of(model)
+    if not 0 <= layers < len(stack):
+        raise BadInput(
+            f"{layers} of {len(stack)} layers cannot be frozen.", f"Freeze 0 (embeddings) to {len(stack) - 1}."
+        )
+    embeddings = [base.get_submodule(path) for path in family_of(base.config).embeddings if hasattr(base, path)]
+    for part in [*embeddings, base.get_input_embeddings(), *stack[:layers]]:
+        part.requires_grad_(False)
+
+
 class Part(nn.Module):
     """A stretch of an encoder that can be run by itself.
 

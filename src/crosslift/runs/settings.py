@@ -28,6 +28,9 @@ class Optimisation:
     weight_decay: float = field(default=0.0, metadata={"help": "Decoupled weight decay; none on biases and norms."})
     clip: float = field(default=1.0, metadata={"help": "Largest gradient norm; 0 = no clipping."})
     beta2: float = field(default=0.999, metadata={"help": "Second-moment decay of AdamW."})
+    frozen_layers: int | None = field(
+        default=None, metadata={"help": "Keep the embeddings and so many of the lowest layers as they are."}
+    )
     epsilon: float = field(default=1e-8, metadata={"help": "What AdamW adds to the root of the second moment."})
 
     def __post_init__(self) -> None:

@@ -21,8 +21,10 @@ from typing import Protocol
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
-from crosslift.errors import MissingExtra, Unfinished
+from crosslift.errors import BadInput, MissingExtra, Unfinished
+from crosslift.models.anatomy import freeze_bottom
 from crosslift.runs import checkpoint
 from crosslift.runs.checkpoint import State, Weights
 from crosslift.runs.folder import RunFolder
@@ -104,6 +106,8 @@ def train(
     steps = work.steps
     device = accelerator.device
     model.to(device)
+    if optimisation.frozen_layers is not None:
+        freeze_bottom(_encoder_in(model), optimisation.frozen_layers)
     if execution.gradient_checkpointing:
         model.gradient_checkpointing_enable()  # type: ignore[operator]
     autocast = autocast_for(execution.precision, device)
@@ -179,6 +183,13 @@ def make_accelerator(execution: Execution) -> Accelerator:
         log_with=list(execution.trackers) or None,
         project_dir=".",  # accelerate wants one before the run folder is known; `train` sets it
     )
+
+
+def _encoder_in(model: nn.Module) -> PreTrainedModel:
+    found = next((module for module in model.modules() if isinstance(module, PreTrainedModel)), None)
+    if found is None:
+        raise BadInput(f"{type(model).__name__} has no layers of an encoder.", "Leave out --frozen-layers.")
+    return found
 
 
 def _adamw(model: nn.Module, optimisation: Optimisation, device: torch.device) -> torch.optim.AdamW:
