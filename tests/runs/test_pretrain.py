@@ -6,11 +6,14 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer, BertConfig, BertModel
 
+from crosslift.data.tokenise import Workers
 from crosslift.errors import BadFile, BadInput, BrokenRun
+from crosslift.methods.pretrain import Objectives, Sampling
 from crosslift.models.load import load_tokenizer
 from crosslift.models.new_encoder import Architecture, new_encoder, rotation, take_body, waves
 from crosslift.models.sentence_teacher import StoredVectors, write_vectors
 from crosslift.runs.pretrain import main, pretrain
+from crosslift.runs.pretrain_data import prepare, read_corpus
 from crosslift.runs.progress import Silent
 from tests.tiny import wordpiece_tokenizer
 
@@ -191,6 +194,36 @@ def test_stored_vectors_teach_the_texts_they_know(files, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert "sentences" in rows[0] and "words" not in rows[0]
     assert done.model.exists()
+
+
+def test_phrases_are_learnt_where_a_teacher_knows_them_and_an_english_teacher_says_nothing_of_german_words(
+    files, teacher, tmp_path
+):
+    lines = files["text"]["de"].read_text(encoding="utf-8").split("\n")[:50]
+    phrases = tmp_path / "phrases.txt"
+    phrases.write_text("kleine hund\nhaus\nniemand\nhaus\n", encoding="utf-8")
+    write_vectors(tmp_path / "v.npz", [*lines, "kleine hund", "haus"], np.ones((52, 8)))
+    corpus = read_corpus(
+        {language: [path] for language, path in files["text"].items()}, [], {}, phrases={"de": [phrases]}
+    )
+    assert "3 phrases" in corpus.describe()
+    sampling = Sampling(window=32, window_tokens=256, pair_lengths=(16,), phrase_pairs=0.5)
+    with Workers(1) as workers:
+        data = prepare(
+            corpus,
+            wordpiece_tokenizer(),
+            [teacher, tmp_path / "v.npz"],
+            sampling,
+            Objectives(),
+            torch.device("cpu"),
+            0,
+            workers,
+            Silent(),
+        )
+    pools = {name: members for name, _, members in data.pairs.pools}
+    assert len(pools["phrase/de"]) == 2 and len(pools["same/de"]) == len(set(lines))
+    known = data.pairs.words >= 0
+    assert known[pools["same/en"]].any() and not known[pools["same/de"]].any() and not known[pools["phrase/de"]].any()
 
 
 def test_stored_vectors_come_back_by_text(tmp_path):

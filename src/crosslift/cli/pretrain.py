@@ -53,6 +53,10 @@ def pretrain(
     exclude: Annotated[
         list[Path] | None, typer.Option("--exclude", help="File of lines that are never trained on.")
     ] = None,
+    phrases: Annotated[
+        list[str] | None,
+        typer.Option("--phrases", help="LANGUAGE=FILE of words and phrases, learnt from a teacher's vectors alone."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Fixes weights, batches and dropout.")] = 1,
     max_minutes: Annotated[
         float | None, typer.Option(help="Stop training after so long and write what is there.")
@@ -78,6 +82,7 @@ def pretrain(
         body=body,
         tokenizer=tokenizer,
         exclude=exclude or [],
+        phrases=by_language(phrases or [], "--phrases"),
         seed=seed,
         max_minutes=max_minutes,
         overwrite=overwrite,

@@ -73,6 +73,11 @@ class Sampling:
     same_pairs: float = field(
         default=0.15, metadata={"help": "Share of pair steps with a text and its own lower-case form."}
     )
+    same_lines: int = field(default=40_000, metadata={"help": "Lines per language that are seen that way, at most."})
+    same_english: int = field(default=200_000, metadata={"help": "The same for English."})
+    phrase_pairs: float = field(
+        default=0.2, metadata={"help": "Share of pair steps with words and phrases that a teacher knows, if any."}
+    )
     plain: float = field(default=0.4, metadata={"help": "Share of pairs seen also in lower case without punctuation."})
 
 

@@ -34,8 +34,8 @@ from crosslift.runs.machine import describe
 from crosslift.runs.plug_work import HeldOutText, Translations, plug_work
 from crosslift.runs.progress import Lines, Silent, Watch
 from crosslift.runs.settings import Execution, Optimisation, sort_settings
-from crosslift.runs.timed_work import TimeIsUp
-from crosslift.runs.train import make_accelerator, train
+from crosslift.runs.timed_work import train_until
+from crosslift.runs.train import make_accelerator
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -210,25 +210,10 @@ def _train(
     layers = f"{points.encoder} + {points.connector} + {len(layers_of(mono)) - points.plug}"
     shape = f"{optimisation.batch_size} × {own.length}"
     watch.say(f"plan      {work.steps:,} steps of {shape}, layers {layers} on {device.type}")
-    started = time.monotonic()
-    try:
-        train(
-            module,
-            work,
-            folder,
-            optimisation,
-            execution,
-            seed=seed,
-            evaluate=judge,
-            evaluations=evaluations,
-            average_from=1.0,
-            accelerator=accelerator,
-            watch=watch,
-            label="plug",
-        )
-    except TimeIsUp:
-        watch.say(f"Stopped after {max_minutes:g} minutes at step {work.at} of {work.steps}.")
-    seconds = time.monotonic() - started
+    seconds = train_until(
+        module, work, folder, optimisation, execution, minutes=max_minutes, watch=watch, seed=seed, evaluate=judge,
+        evaluations=evaluations, accelerator=accelerator, label="plug",
+    )  # fmt: skip
     if not accelerator.is_main_process:
         return
     module.eval()

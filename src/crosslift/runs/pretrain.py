@@ -20,7 +20,7 @@ from crosslift.data.storage import atomic, write_json
 from crosslift.data.tokenise import Workers
 from crosslift.errors import BadInput, CrossliftError
 from crosslift.methods.pretrain import Objectives, Pretrainer, Sampling
-from crosslift.models.load import load_tokenizer, locate
+from crosslift.models.load import load_config, load_tokenizer, locate
 from crosslift.models.new_encoder import Architecture, new_encoder, take_body
 from crosslift.models.tokenizer_training import TokenizerSettings, train_tokenizer
 from crosslift.runs.config_file import read_arguments
@@ -30,8 +30,8 @@ from crosslift.runs.machine import describe
 from crosslift.runs.pretrain_data import Corpus, prepare, read_corpus
 from crosslift.runs.progress import Lines, Silent, Watch
 from crosslift.runs.settings import Execution, Optimisation, sort_settings
-from crosslift.runs.timed_work import TimedWork, TimeIsUp
-from crosslift.runs.train import make_accelerator, train
+from crosslift.runs.timed_work import TimedWork, train_until
+from crosslift.runs.train import make_accelerator
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -64,6 +64,7 @@ class PretrainOptimisation(Optimisation):
 SETTINGS = (Architecture, TokenizerSettings, Objectives, Sampling, PretrainOptimisation, Execution)
 """Dataclasses whose fields `pretrain` takes by name."""
 
+_DROPOUTS = ("hidden_dropout_prob", "attention_probs_dropout_prob")
 _ROBERTA = ("roberta", "xlm-roberta", "camembert", "xlm-roberta-xl")
 
 
@@ -95,6 +96,7 @@ def pretrain(
     teachers: Sequence[str | Path] = (),
     start: str | Path | None = None,
     body: str | Path | None = None,
+    phrases: Mapping[str, Sequence[str | Path] | str | Path] | None = None,
     exclude: Sequence[str | Path] = (),
     seed: int = 1,
     max_minutes: float | None = None,
@@ -115,6 +117,7 @@ def pretrain(
         teachers: Sentence encoders (folders, for English text) or files of text vectors (`write_vectors`).
         start: Encoder to continue, with its tokenizer.
         body: Encoder of the same shape whose layers a new one starts from; its tokenizer may differ.
+        phrases: Language -> files of words and phrases, one a line; they are learnt from a teacher's vectors alone.
         exclude: Files of lines that are never trained on (evaluation text that is also in the training text).
         seed: Fixes weights, batches, dropout.
         max_minutes: Stop training after so long and write what is there; the rate is planned by steps.
@@ -136,6 +139,7 @@ def pretrain(
         Execution(**kept[5]),
     )
     files = {language: _paths(paths) for language, paths in text.items()}
+    short = {language: _paths(paths) for language, paths in (phrases or {}).items()}
     config: dict[str, object] = {
         "method": "pretrain",
         "text": {language: [str(p) for p in paths] for language, paths in files.items()},
@@ -146,6 +150,7 @@ def pretrain(
         "start": _text(start),
         "body": _text(body),
         "exclude": [str(p) for p in exclude],
+        "phrases": {language: [str(p) for p in paths] for language, paths in short.items()},
         "seed": seed,
         "architecture": asdict(shape),
         "pieces": asdict(pieces),
@@ -161,7 +166,7 @@ def pretrain(
     accelerator = make_accelerator(execution)
     with Workers(processes) as workers:
         dictionaries = {k: Path(v) for k, v in (lexicons or {}).items()}
-        corpus = read_corpus(files, [Path(p) for p in bitext], dictionaries, [Path(p) for p in exclude])
+        corpus = read_corpus(files, [Path(p) for p in bitext], dictionaries, [Path(p) for p in exclude], short)
         watch.say(f"read      {corpus.describe()}   {time.monotonic() - began:.0f} s")
         vocabulary = _tokenizer(folder, tokenizer or start, corpus, pieces, seed, watch)
         data = prepare(corpus, vocabulary, teachers, sampling, objectives, accelerator.device, seed, workers, watch)
@@ -185,32 +190,19 @@ def pretrain(
     if execution.compile:
         _compile_layers(model)
         execution = replace(execution, compile=False)
-    seconds = time.monotonic()
-    try:
-        train(
-            module,
-            work,
-            folder,
-            optimisation,
-            execution,
-            seed=seed,
-            evaluate=judge if data.held_out and objectives.masked else None,
-            evaluations=evaluations,
-            average_from=1.0,
-            accelerator=accelerator,
-            watch=watch,
-            label="pretrain",
-        )
-    except TimeIsUp:
-        watch.say(f"Stopped after {max_minutes:g} minutes at step {work.at} of {work.steps}.")
-    seconds = time.monotonic() - seconds
+    seconds = train_until(
+        module, work, folder, optimisation, execution, minutes=max_minutes, watch=watch, seed=seed,
+        evaluate=judge if data.held_out and objectives.masked else None, evaluations=evaluations,
+        accelerator=accelerator, label="pretrain",
+    )  # fmt: skip
     summary = {"steps": work.at, "seconds": round(seconds, 1), "tokens_per_second": round(work.tokens / seconds)}
     held_out = judge.by_language(module) if data.held_out else {}
     stuck = bool(objectives.masked) and is_stuck(held_out)
     if stuck:
         judge.warn()
-    if start is None:
-        model.config.hidden_dropout_prob = model.config.attention_probs_dropout_prob = shape.later_dropout
+    for name in _DROPOUTS:
+        if hasattr(model.config, name):
+            setattr(model.config, name, shape.later_dropout)
     save_encoder(model, vocabulary, folder.model)
     write_json(folder.results_file, {"held_out": held_out, "stuck": stuck, **summary})
     folder.finish({**summary, "stuck": stuck, "machine": describe()})
@@ -258,7 +250,11 @@ def _model(
     seed: int,
 ) -> PreTrainedModel:
     if start is not None:
-        model: PreTrainedModel = AutoModelForMaskedLM.from_pretrained(locate(start), dtype=torch.float32)
+        config = load_config(start)
+        for name in _DROPOUTS:
+            if hasattr(config, name):
+                setattr(config, name, shape.dropout)
+        model: PreTrainedModel = AutoModelForMaskedLM.from_pretrained(locate(start), config=config, dtype=torch.float32)
         return model
     model = new_encoder(shape, tokenizer, seed)
     if body is not None:

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 ENGLISH = "en"
 SWITCHED_PER_LANGUAGE = 20_000
-SAME_PER_LANGUAGE = 40_000
-SAME_ENGLISH = 200_000
 _HELD_OUT_WINDOWS = 64
 _VECTORS = ".npz"
 
@@ -43,12 +41,14 @@ class Corpus:
         text: Language -> lines; blank lines between documents are left out.
         pairs: Language -> (English, translation).
         lexicons: Language -> lexicon.
+        phrases: Language -> words and phrases that are only shown beside a teacher's vector of them.
         left_out: Lines and pairs that were excluded by name.
     """
 
     text: dict[str, list[str]]
     pairs: dict[str, list[tuple[str, str]]]
     lexicons: Mapping[str, Lexicon]
+    phrases: Mapping[str, list[str]] = field(default_factory=dict)
     left_out: int = 0
 
     def describe(self) -> str:
@@ -56,6 +56,8 @@ class Corpus:
         lines = sum(map(len, self.text.values()))
         pairs = sum(map(len, self.pairs.values()))
         sizes = f"{lines:,} lines in {len(self.text)} languages, {pairs:,} pairs, {len(self.lexicons)} lexicons"
+        if self.phrases:
+            sizes += f", {sum(map(len, self.phrases.values())):,} phrases"
         return sizes + (f" ({self.left_out:,} lines and pairs excluded)" if self.left_out else "")
 
     def by_language(self) -> dict[str, list[str]]:
@@ -75,6 +77,7 @@ def read_corpus(
     bitext: Sequence[Path],
     lexicons: Mapping[str, Path],
     exclude: Sequence[Path] = (),
+    phrases: Mapping[str, Sequence[Path]] | None = None,
 ) -> Corpus:
     """Read all files; pairs are sorted into languages.
 
@@ -83,6 +86,7 @@ def read_corpus(
         bitext: Files of pairs.
         lexicons: Language -> file.
         exclude: Files of lines that are never trained on, on either side of a pair.
+        phrases: Language -> files of words and phrases.
     """
     banned = frozenset(line for path in exclude for line in read_lines(path))
     left_out = 0
@@ -101,7 +105,11 @@ def read_corpus(
     if not any(lines.values()) and not pairs:
         raise BadInput("There is no text to train on.", "Name text files (--text de=de.txt) or bitext.")
     opened = {language: read_lexicon(path) for language, path in sorted(lexicons.items())}
-    return Corpus(lines, dict(sorted(pairs.items())), opened, left_out)
+    short = {
+        language: list(dict.fromkeys(line for path in paths for line in read_lines(path) if line))
+        for language, paths in (phrases or {}).items()
+    }
+    return Corpus(lines, dict(sorted(pairs.items())), opened, short, left_out)
 
 
 @dataclass(frozen=True)
@@ -176,8 +184,10 @@ def prepare(
     if tokenised is None or not (objectives.contrast or taught):
         return Prepared(streams, None, [], training, held_out)
     uses_words = bool(objectives.words) and any(not isinstance(t, StoredVectors) for t in opened)
-    keys = plan.anchors[:, None] * WORDS_PER_TEXT + np.where(tokenised.words >= 0, tokenised.words, 0)
-    has_word = (tokenised.words >= 0) & uses_words
+    # A teacher of English makes nothing of the words of another language.
+    has_word = (tokenised.words >= 0) & uses_words & plan.in_english[plan.anchors][:, None]
+    among_english = np.cumsum(plan.in_english) - 1
+    keys = among_english[plan.anchors][:, None] * WORDS_PER_TEXT + np.where(has_word, tokenised.words, 0)
     wanted = np.unique(keys[has_word])
     vectors = _teachers(opened, plan, wanted, device, workers)
     clock.say(f"{len(plan.texts):,} texts and {len(wanted):,} words read by {len(teachers)} teachers")
@@ -204,7 +214,7 @@ class PairPlan:
 
     Attributes:
         drafts: The pairs.
-        groups: `kind/language` -> pair numbers; kinds are pair, switched, lexicon, same.
+        groups: `kind/language` -> pair numbers; kinds are pair, switched, lexicon, same, phrase.
         texts: Anchor texts, English first come.
         languages: Language of each anchor text.
     """
@@ -218,6 +228,11 @@ class PairPlan:
     def anchors(self) -> NDArray[np.int64]:
         """(pairs,) number of each pair's anchor text."""
         return np.array([draft.anchor for draft in self.drafts], dtype=np.int64)
+
+    @property
+    def in_english(self) -> NDArray[np.bool_]:
+        """(texts,) whether an anchor text is English."""
+        return np.array([language == ENGLISH for language in self.languages], dtype=bool)
 
     def add(self, group: str, draft: Draft) -> None:
         """Take in a pair."""
@@ -256,29 +271,36 @@ def plan_pairs(
             for word in words:
                 plan.add(f"lexicon/{language}", Draft("pair", language, entry, word, anchor))
     if sampling.same_pairs and teachers:
-        _plan_same(plan, corpus, teachers, rng)
+        for language, lines in corpus.by_language().items():
+            most = sampling.same_english if language == ENGLISH else sampling.same_lines
+            _plan_same(plan, f"same/{language}", lines, most, teachers, rng)
+    if sampling.phrase_pairs and teachers:
+        for language, phrases in corpus.phrases.items():
+            _plan_same(plan, f"phrase/{language}", phrases, len(phrases), teachers, rng)
     return plan
 
 
 def _plan_same(
-    plan: PairPlan, corpus: Corpus, teachers: Sequence[StoredVectors | str | Path], rng: np.random.Generator
+    plan: PairPlan,
+    group: str,
+    lines: Sequence[str],
+    most: int,
+    teachers: Sequence[StoredVectors | str | Path],
+    rng: np.random.Generator,
 ) -> None:
-    """Add texts beside their own plain form, where some teacher knows the text."""
+    """Add at most so many texts beside their own plain form, where some teacher knows the text."""
+    language = group.split("/")[1]
     stored = [teacher for teacher in teachers if isinstance(teacher, StoredVectors)]
-    sources = corpus.by_language()
-    for language, lines in sources.items():
-        if language != ENGLISH and not stored:
-            continue
-        most = SAME_ENGLISH if language == ENGLISH else SAME_PER_LANGUAGE
-        chosen = rng.choice(len(lines), min(len(lines), most), replace=False)
-        texts = [lines[i] for i in chosen.tolist()]
-        if language == ENGLISH:
-            known = np.ones(len(texts), dtype=bool)
-        else:
-            known = np.any([each.known(texts) for each in stored], axis=0)
-        for text, use in zip(texts, known.tolist(), strict=True):
-            if use:
-                plan.add(f"same/{language}", Draft("same", language, text, "", plan.anchor(text, language)))
+    if language != ENGLISH and not stored:
+        return
+    chosen = rng.choice(len(lines), min(len(lines), most), replace=False)
+    texts = [lines[i] for i in chosen.tolist()]
+    known = np.ones(len(texts), dtype=bool)
+    if language != ENGLISH:
+        known = np.any([each.known(texts) for each in stored], axis=0)
+    for text, use in zip(texts, known.tolist(), strict=True):
+        if use:
+            plan.add(group, Draft("same", language, text, "", plan.anchor(text, language)))
 
 
 def _pair_runs(
@@ -323,20 +345,30 @@ def _teachers(
     device: torch.device,
     workers: Workers,
 ) -> list[TeacherVectors]:
-    """Return each teacher's vectors; texts that a teacher does not know have zero vectors."""
+    """Return each teacher's vectors; texts that a teacher does not know have zero vectors.
+
+    Args:
+        teachers: Stored vectors, or folders of sentence encoders that read English.
+        plan: Its anchor texts are read.
+        wanted: Keys of words, where texts are numbered among the English ones.
+        device: Where the vectors go.
+        workers: Processes that tokenise.
+    """
     texts = list(plan.texts)
+    english = plan.in_english
     none = np.empty(0, dtype=np.int64)
-    found = []
+    found: list[TeacherVectors] = []
     for teacher in teachers:
         if isinstance(teacher, StoredVectors):
             vectors = torch.from_numpy(teacher.of(texts)).to(device)
             found.append(TeacherVectors(vectors, torch.empty((0, vectors.shape[1]), device=device)))
             continue
         taken = any(len(other.words) for other in found)
-        vectors_of = teacher_vectors(teacher, texts, none if taken else wanted, device, workers)
-        foreign = torch.tensor([language != ENGLISH for language in plan.languages], device=device)
-        vectors_of.sentences[foreign] = 0
-        found.append(vectors_of)
+        read = [text for text, known in zip(texts, english.tolist(), strict=True) if known]
+        vectors_of = teacher_vectors(teacher, read, none if taken else wanted, device, workers)
+        sentences = vectors_of.sentences.new_zeros(len(texts), vectors_of.sentences.shape[1])
+        sentences[torch.from_numpy(english).to(sentences.device)] = vectors_of.sentences
+        found.append(TeacherVectors(sentences, vectors_of.words))
     return found
 
 
@@ -347,6 +379,7 @@ def _pair_rows(
         "switched": sampling.switched_pairs,
         "lexicon": sampling.lexicon_pairs,
         "same": sampling.same_pairs,
+        "phrase": sampling.phrase_pairs if any(name.startswith("phrase/") for name in plan.groups) else 0.0,
     }
     shares["pair"] = max(0.0, 1 - sum(shares.values()))
     groups = {name: np.array(members, dtype=np.int64) for name, members in plan.groups.items()}

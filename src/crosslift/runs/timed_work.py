@@ -1,21 +1,65 @@
-"""The batches of a pretraining run, with an eye on the clock."""
+"""Training with an eye on the clock: until the steps or the minutes are over."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any, Protocol
 
 import torch
+from torch import nn
 
 from crosslift.methods.pretrain import PretrainWork
+from crosslift.runs.folder import RunFolder
 from crosslift.runs.progress import Watch
-from crosslift.runs.train import Batch
+from crosslift.runs.settings import Execution, Optimisation
+from crosslift.runs.train import Batch, Work, train
 
 _PACE_FROM, _PACE_TO = 100, 300
 
 
 class TimeIsUp(Exception):
     """Ends the loop; the weights are where they are."""
+
+
+class Timed(Work, Protocol):
+    """Work that may end with `TimeIsUp`, and knows where it is."""
+
+    at: int
+
+
+def train_until(
+    module: nn.Module,
+    work: Timed,
+    folder: RunFolder,
+    optimisation: Optimisation,
+    execution: Execution,
+    *,
+    minutes: float | None,
+    watch: Watch,
+    **how: Any,  # noqa: ANN401  what else `train` takes
+) -> float:
+    """Train until the steps are over or the work says that its time is; the last weights stay in the module.
+
+    Args:
+        module: What is trained.
+        work: Batches and loss.
+        folder: The run.
+        optimisation: Rates, steps, batch.
+        execution: Precision, memory, checkpoints.
+        minutes: The limit that the work keeps, for people.
+        watch: Who is told about progress.
+        how: Further arguments of `train`.
+
+    Returns:
+        Seconds.
+    """
+    began = time.monotonic()
+    try:
+        train(module, work, folder, optimisation, execution, average_from=1.0, watch=watch, **how)
+    except TimeIsUp:
+        watch.say(f"Stopped after {minutes:g} minutes at step {work.at} of {work.steps}.")
+    return time.monotonic() - began
 
 
 class TimedWork(PretrainWork):
