@@ -13,7 +13,7 @@ from pathlib import Path
 def read_config(file: Path, root: Path) -> dict[str, object]:
     """Return the arguments of `crosslift.runs.pretrain.pretrain`."""
     config = json.loads(file.read_text(encoding="utf-8").replace("{root}", root.resolve().as_posix()))
-    for name in ("text", "lexicons"):
+    for name in ("text", "lexicons", "phrases"):
         if isinstance(config.get(name), str):
             config[name] = by_language(Path(config[name]))
     if isinstance(config.get("bitext"), str):

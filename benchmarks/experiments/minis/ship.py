@@ -31,8 +31,9 @@ def score(found: dict[str, float]) -> str:
 
 def table(encoder: dict) -> str:
     lines = ["| task | English | other languages | seeds |", "| --- | --- | --- | --- |"]
-    for task, name in NAMES.items():
-        one = encoder["tasks"][task]
+    for task, one in encoder["tasks"].items():
+        known, _, how = task.partition(", ")
+        name = NAMES[known] + (f"; {how}" if how else "")
         lines.append(f"| {name} | {score(one['english'])} | {score(one['targets'])} | {len(one['seeds'])} |")
     return "\n".join(lines)
 

@@ -25,6 +25,7 @@ TASKS: dict[str, dict[str, object]] = {
     "massive-intent": {"data": "massive-intent", "epochs": 5},
     "massive-slots": {"data": "massive-slots", "epochs": 5},
     "panx": {"data": "panx", "epochs": 5},
+    "demo-intent": {"data": "demo-intent", "epochs": 12},
     "xsid-intent": {"data": "xsid-intent", "epochs": 1, "limit": 12000},
     "xsid-slots": {"data": "xsid-slots", "epochs": 1, "limit": 12000},
     "xnli": {"data": "mnli", "test": "xnli", "epochs": 3},
@@ -53,6 +54,7 @@ def job(encoder: str, folder: str, task: str, seed: int, arguments: argparse.Nam
         out=out,
         seeds=[seed],
         learning_rate=arguments.rate,
+        frozen_layers=arguments.frozen,
         evaluations=1,
         select="last",
         max_tokens=16384,
@@ -116,12 +118,13 @@ def random_weights(folder: str, out: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoder", action="append", required=True, metavar="NAME=FOLDER")
-    parser.add_argument("--tasks", default=",".join(TASKS))
+    parser.add_argument("--tasks", default=",".join(task for task in TASKS if task != "demo-intent"))
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--steps", type=int, help="stop each run after so many steps: a dry run")
     parser.add_argument("--limit", type=int, help="at most so many test examples per language")
     parser.add_argument("--rate", type=float, default=LEARNING_RATE)
+    parser.add_argument("--frozen", type=int, help="keep the embeddings and so many of the lowest layers")
     parser.add_argument("--languages", default=",".join(["en", *TARGETS]))
     parser.add_argument("--scratch", default="runs/minis")
     parser.add_argument("--out", type=Path, required=True)
@@ -130,7 +133,12 @@ def main() -> None:
     if "random" in folders:
         folders["random"] = random_weights(next(iter(folders.values())), Path(arguments.scratch) / "random")
     languages = arguments.languages.split(",")
-    results: dict[str, object] = {"learning_rate": arguments.rate, "jobs": [], "retrieval": {}}
+    results: dict[str, object] = {
+        "learning_rate": arguments.rate,
+        "frozen_layers": arguments.frozen,
+        "jobs": [],
+        "retrieval": {},
+    }
     if arguments.out.exists():
         results = json.loads(arguments.out.read_text())
     done = {(row["encoder"], row["task"], row["seed"]) for row in results["jobs"]}

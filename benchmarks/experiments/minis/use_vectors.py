@@ -116,9 +116,11 @@ def main() -> None:
     config = read_config(arguments.config, arguments.root)
     text = {language: [Path(path)] for language, path in config["text"].items()}
     lexicons = {language: Path(path) for language, path in config["lexicons"].items()}
-    corpus = read_corpus(text, [Path(path) for path in config["bitext"]], lexicons)
+    phrases = {language: [Path(path)] for language, path in config.get("phrases", {}).items()}
+    corpus = read_corpus(text, [Path(path) for path in config["bitext"]], lexicons, phrases=phrases)
     lines = corpus.by_language()
     texts = dict.fromkeys(line for language in KNOWN for line in lines.get(language, []))
+    texts |= dict.fromkeys(phrase for some in corpus.phrases.values() for phrase in some)
     texts |= dict.fromkeys(entry for lexicon in corpus.lexicons.values() for entry in lexicon)
     print(f"{len(texts):,} texts read, {time.monotonic() - began:.0f} s", flush=True)
     torch.set_float32_matmul_precision("high")
