@@ -46,8 +46,8 @@ from crosslift.methods.finetune import Finetune
 from crosslift.methods.finetune import Settings as FinetuneSettings
 from crosslift.runs.adjust import AdjustOptimisation, AdjustPlan, anchor_rows
 from crosslift.runs.continual import ContinualPlan
-from crosslift.runs.fit import Plan
 from crosslift.runs.folder import RunFolder
+from crosslift.runs.plan import Plan
 from crosslift.runs.settings import Execution, Optimisation
 from crosslift.runs.train import train
 from crosslift.tasks import task_for

@@ -30,8 +30,8 @@ from crosslift.models.load import load_model, load_tokenizer
 from crosslift.models.new_encoder import Architecture, new_encoder
 from crosslift.models.students import new_student, save_student, student_tokenizer
 from crosslift.models.teachers import open_teacher, teacher_outputs
-from crosslift.runs.fit import Plan
 from crosslift.runs.folder import RunFolder
+from crosslift.runs.plan import Plan
 from crosslift.runs.settings import Execution, Optimisation
 from crosslift.runs.train import train
 from crosslift.tasks import Classification

@@ -40,9 +40,9 @@ import crosslift as xl
 from crosslift.data.batches import training_batches
 from crosslift.data.examples import Examples
 from crosslift.methods.ear import Ear, Settings, mean_pool
-from crosslift.runs.fit import Plan
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import describe
+from crosslift.runs.plan import Plan
 from crosslift.runs.progress import Silent
 from crosslift.runs.settings import Execution, Optimisation
 from crosslift.runs.train import train

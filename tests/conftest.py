@@ -1,8 +1,10 @@
-"""What all tests share: no network, few threads, and the data folder where it is at hand."""
+"""What all tests share: no network, few threads, a cache of their own, and the data folder where it is at hand."""
 
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -25,6 +27,23 @@ def no_network(monkeypatch):
         return real(self, address)
 
     monkeypatch.setattr(socket.socket, "connect", connect)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def caches(tmp_path_factory) -> Iterator[Path]:
+    """A folder for caches, also of what tests share: nothing is written to the user's, and nothing is found there."""
+    folder = tmp_path_factory.mktemp("caches")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CROSSLIFT_CACHE", str(folder / "shared"))
+        yield folder
+
+
+@pytest.fixture(autouse=True)
+def cache(caches, monkeypatch) -> Path:
+    """A cache of the test's own."""
+    folder = caches / uuid4().hex
+    monkeypatch.setenv("CROSSLIFT_CACHE", str(folder))
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -10,9 +10,8 @@ from crosslift.data import load
 
 
 @pytest.fixture
-def spanish(tmp_path, monkeypatch):
-    """A small dictionary, and a cache that is not the user's."""
-    monkeypatch.setenv("CROSSLIFT_CACHE", str(tmp_path / "cache"))
+def spanish(tmp_path):
+    """A small dictionary."""
     file = tmp_path / "lexicon-es.tsv"
     file.write_text("dog\tperro\nhouse\tcasa\nthe\tel\nberlin\tBerlín\n", encoding="utf-8")
     return ["--from", "en", "--to", "es", "--with", f"dictionary:{tmp_path}/lexicon-{{lang}}.tsv"]

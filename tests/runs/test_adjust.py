@@ -23,28 +23,12 @@ from crosslift.runs.adjust import (
     read_bitexts,
 )
 from crosslift.runs.settings import Execution
-from tests.tiny_bitext import bitext, write_bitext
+from tests.tiny_bitext import bitext
 from tests.tiny_data import classification
-from tests.tiny_models import save_encoder
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("CROSSLIFT_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return save_encoder(tmp_path_factory.mktemp("encoder"))
-
-
-@pytest.fixture
-def files(tmp_path):
-    return write_bitext(tmp_path)
-
-
-def test_adjustment_pulls_words_together_and_the_encoder_is_a_start_for_others(encoder, files, tmp_path):
-    pairs, links = files
+def test_adjustment_pulls_words_together_and_the_encoder_is_a_start_for_others(encoder, linked, tmp_path):
+    pairs, links = linked
     done = adjust(
         bitext={"de": pairs}, model=encoder, out=tmp_path / "adjusted", aligner=str(links), epochs=20, batch_size=8,
         learning_rate=1e-3, warmup=0.0,
@@ -59,15 +43,21 @@ def test_adjustment_pulls_words_together_and_the_encoder_is_a_start_for_others(e
     assert run.model.exists()
 
 
-def test_the_adjusted_weights_are_the_delivered_ones(encoder, files, tmp_path):
-    done = adjust(bitext={"de": files[0]}, model=encoder, out=tmp_path / "a", aligner=str(files[1]), steps=3)
+def test_the_adjusted_weights_are_the_delivered_ones(encoder, linked, tmp_path):
+    done = adjust(bitext={"de": linked[0]}, model=encoder, out=tmp_path / "a", aligner=str(linked[1]), steps=3)
     before, after = (load_file(folder / "model.safetensors") for folder in (encoder, done.model))
     moved = [name for name in after if name in before and not torch.equal(before[name], after[name])]
     assert "embeddings.word_embeddings.weight" in moved
 
 
-def test_an_interrupted_adjustment_ends_with_the_same_weights(encoder, files, tmp_path, monkeypatch):
-    settings = {"bitext": {"de": files[0]}, "model": encoder, "aligner": str(files[1]), "steps": 6, "batch_size": 8}
+def test_an_interrupted_adjustment_ends_with_the_same_weights(encoder, linked, tmp_path, monkeypatch):
+    settings = {
+        "bitext": {"de": linked[0]},
+        "model": encoder,
+        "aligner": str(linked[1]),
+        "steps": 6,
+        "batch_size": 8,
+    }
     whole = adjust(out=tmp_path / "whole", **settings)
     real = AdjustPlan.loss
     calls = []
@@ -166,8 +156,8 @@ def refused(capsys, *arguments):
     return code, capsys.readouterr().err
 
 
-def test_a_link_past_the_end_is_refused_with_its_line_before_training(encoder, files, tmp_path, capsys):
-    pairs, links = files
+def test_a_link_past_the_end_is_refused_with_its_line_before_training(encoder, linked, tmp_path, capsys):
+    pairs, links = linked
     lines = links.read_text().splitlines()
     lines[4] += " 99-0"
     links.write_text("\n".join(lines) + "\n")
@@ -208,16 +198,16 @@ def test_a_line_without_two_sentences_is_refused_with_its_number(encoder, tmp_pa
         (["--bitext", "de={pairs}", "--pooling", "subwords", "--aligner", "{links}"], "the pieces are aligned"),
     ],
 )
-def test_options_that_cannot_work_are_refused(options, said, encoder, files, tmp_path, capsys):
-    filled = [text.format(pairs=files[0], links=files[1]) for text in options]
+def test_options_that_cannot_work_are_refused(options, said, encoder, linked, tmp_path, capsys):
+    filled = [text.format(pairs=linked[0], links=linked[1]) for text in options]
     code, error = refused(capsys, "--model", encoder, "--out", tmp_path / "out", *filled)
     assert code == 2
     assert said in error
 
 
-def test_the_command_adjusts_and_reports_as_json(encoder, files, tmp_path, capsys):
+def test_the_command_adjusts_and_reports_as_json(encoder, linked, tmp_path, capsys):
     code = cli.run([
-        "fit", "adjust", "--model", str(encoder), "--bitext", f"de={files[0]}", "--aligner", str(files[1]),
+        "fit", "adjust", "--model", str(encoder), "--bitext", f"de={linked[0]}", "--aligner", str(linked[1]),
         "--out", str(tmp_path / "out"), "--steps", "2", "--preset", "cao", "--json",
     ])  # fmt: skip
     assert code == 0

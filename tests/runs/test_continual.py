@@ -20,29 +20,13 @@ from crosslift.models.load import load_encoder, load_model, load_tokenizer
 from crosslift.runs import continual
 from crosslift.runs.adjust import Pairing, adjust, anchor_rows, make_pairs, read_bitexts
 from crosslift.runs.continual import Continual, ContinualPlan, anchor_model
-from crosslift.runs.fit import Plan
+from crosslift.runs.plan import Plan
 from crosslift.runs.settings import Execution, Optimisation
 from crosslift.tasks import task_for
-from tests.tiny_bitext import write_bitext
 from tests.tiny_data import MAKERS, classification
 from tests.tiny_models import FAMILIES, save_encoder
 
 SYNONYMS = str(Path(__file__).parents[1] / "methods" / "synonyms.tsv")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("CROSSLIFT_CACHE", str(tmp_path / "cache"))
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return save_encoder(tmp_path_factory.mktemp("encoder"))
-
-
-@pytest.fixture
-def files(tmp_path):
-    return write_bitext(tmp_path)
 
 
 def test_presets_and_own_weights():
@@ -58,11 +42,11 @@ def test_presets_and_own_weights():
 @pytest.mark.parametrize(
     ("method", "settings"), [("finetune", {}), ("robust", {"variant": "adv"}), ("ear", {"synonyms": SYNONYMS})]
 )
-def test_any_method_takes_pairs_along_and_logs_their_terms(method, settings, encoder, files, tmp_path):
+def test_any_method_takes_pairs_along_and_logs_their_terms(method, settings, encoder, linked, tmp_path):
     data = classification(24)
     run = xl.fit(
         method, model=encoder, data=data, dev=data, out=tmp_path / "run", steps=2, batch_size=8, log_every=1,
-        with_adjustment={"de": files[0]}, aligner=str(files[1]), adjustment_batch=4, **settings,
+        with_adjustment={"de": linked[0]}, aligner=str(linked[1]), adjustment_batch=4, **settings,
     )  # fmt: skip
     logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     steps = [row for row in logged if "dev" not in row]
@@ -73,7 +57,7 @@ def test_any_method_takes_pairs_along_and_logs_their_terms(method, settings, enc
     assert run.model.exists()
 
 
-def plans_of(kind, encoder, files, max_tokens=10**6, batch_size=8, pairs=4, **settings):
+def plans_of(kind, encoder, linked, max_tokens=10**6, batch_size=8, pairs=4, **settings):
     """The plain plan and the one with pairs, with the model they train."""
     examples = MAKERS[kind](24)
     tokenizer, task = (
@@ -81,8 +65,8 @@ def plans_of(kind, encoder, files, max_tokens=10**6, batch_size=8, pairs=4, **se
         task_for(examples, max_length=64, **({"stride": 16} if kind == "qa" else {})),
     )
     own = Continual(**settings).adjust()
-    pairing = Pairing(aligner=str(files[1]))
-    sets = read_bitexts({"de": files[0]}, "en", pairing)
+    pairing = Pairing(aligner=str(linked[1]))
+    sets = read_bitexts({"de": linked[0]}, "en", pairing)
     found = make_pairs(sets, tokenizer, own, pairing, seed=1)
     anchors = anchor_rows(load_encoder(encoder), tokenizer, found, own, Execution())
     method = Finetune(FinetuneSettings(), task, tokenizer, examples)
@@ -109,9 +93,9 @@ def step_of(plan, model, world=1, step=0):
 
 @pytest.mark.parametrize("kind", list(MAKERS))
 @pytest.mark.parametrize("family", FAMILIES)
-def test_one_pass_gives_what_two_passes_give(family, kind, files, tmp_path, monkeypatch):
+def test_one_pass_gives_what_two_passes_give(family, kind, linked, tmp_path, monkeypatch):
     folder = save_encoder(tmp_path / family, family)
-    plain, plan, model = plans_of(kind, folder, files, adjustment_preset="released")
+    plain, plan, model = plans_of(kind, folder, linked, adjustment_preset="released")
     monkeypatch.setattr(continual, "cheap_to_join", lambda one, other: True)
     joined, gradient = step_of(plan, model)
     monkeypatch.setattr(continual, "cheap_to_join", lambda one, other: False)
@@ -123,17 +107,17 @@ def test_one_pass_gives_what_two_passes_give(family, kind, files, tmp_path, monk
 
 
 @pytest.mark.parametrize(("world", "batch_size"), [(1, 8), (3, 8), (4, 2)])
-def test_micro_batches_and_processes_change_neither_loss_nor_gradient(world, batch_size, encoder, files):
-    _, plan, model = plans_of("tagging", encoder, files, batch_size=batch_size)
+def test_micro_batches_and_processes_change_neither_loss_nor_gradient(world, batch_size, encoder, linked):
+    _, plan, model = plans_of("tagging", encoder, linked, batch_size=batch_size)
     whole, gradient = step_of(plan, model)
-    _, cut, _ = plans_of("tagging", encoder, files, max_tokens=48, batch_size=batch_size)
+    _, cut, _ = plans_of("tagging", encoder, linked, max_tokens=48, batch_size=batch_size)
     parts, other = step_of(cut, model, world=world)
     assert parts == pytest.approx(whole, rel=1e-4)
     torch.testing.assert_close(other, gradient, rtol=1e-3, atol=1e-6)
 
 
-def test_every_pair_comes_once_before_any_comes_again(encoder, files):
-    _, plan, _ = plans_of("classification", encoder, files, pairs=8)
+def test_every_pair_comes_once_before_any_comes_again(encoder, linked):
+    _, plan, _ = plans_of("classification", encoder, linked, pairs=8)
     seen = np.concatenate([plan.pairs(step) for step in range(5)])
     assert sorted(seen.tolist()) == list(range(40))
     assert plan.pairs(3).tolist() == plan.pairs(3).tolist()
@@ -146,9 +130,9 @@ def test_joining_is_cheap_only_where_little_is_padded():
     assert not continual.cheap_to_join(short, long)
 
 
-def test_the_anchor_of_an_adjusted_model_is_its_original_unless_said_otherwise(encoder, files, tmp_path):
+def test_the_anchor_of_an_adjusted_model_is_its_original_unless_said_otherwise(encoder, linked, tmp_path):
     out = tmp_path / "adjusted"
-    adjust(bitext={"de": files[0]}, model=encoder, out=out, aligner=str(files[1]), steps=1)
+    adjust(bitext={"de": linked[0]}, model=encoder, out=out, aligner=str(linked[1]), steps=1)
     assert anchor_model("original", str(out)) == str(encoder)
     assert anchor_model("original", str(out / "model")) == str(encoder)
     assert anchor_model("start", str(out)) == str(out)
@@ -156,13 +140,13 @@ def test_the_anchor_of_an_adjusted_model_is_its_original_unless_said_otherwise(e
     assert anchor_model("mini-x", str(out)) == "mini-x"
 
 
-def test_an_anchor_with_another_tokenizer_is_refused(encoder, files, tmp_path):
+def test_an_anchor_with_another_tokenizer_is_refused(encoder, linked, tmp_path):
     other = save_encoder(tmp_path / "bert", "bert")
     data = classification(24)
     with pytest.raises(BadInput, match="cut words differently"):
         xl.fit(
-            "finetune", model=encoder, data=data, dev=data, out=tmp_path / "run", with_adjustment={"de": files[0]},
-            aligner=str(files[1]), adjustment_model=str(other),
+            "finetune", model=encoder, data=data, dev=data, out=tmp_path / "run", with_adjustment={"de": linked[0]},
+            aligner=str(linked[1]), adjustment_model=str(other),
         )  # fmt: skip
 
 
@@ -172,7 +156,7 @@ def test_settings_of_adjustment_without_pairs_are_refused(encoder, tmp_path):
         xl.fit("finetune", model=encoder, data=data, dev=data, out=tmp_path / "run", adjustment_pull=1.0)
 
 
-def test_the_command_takes_pairs_and_refuses_unequal_files(encoder, files, tmp_path, capsys):
+def test_the_command_takes_pairs_and_refuses_unequal_files(encoder, linked, tmp_path, capsys):
     rows = [f"{label}\t{text}" for text, label in zip(classification(30).texts, classification(30).labels, strict=True)]
     (tmp_path / "train.tsv").write_text("label\ttext\n" + "\n".join(rows) + "\n")
     call = [
@@ -186,7 +170,14 @@ def test_the_command_takes_pairs_and_refuses_unequal_files(encoder, files, tmp_p
         "1",
         "--quiet",
     ]
-    pairs = ["--with-adjustment", f"de={files[0]}", "--aligner", str(files[1]), "--adjustment-preset", "released"]
+    pairs = [
+        "--with-adjustment",
+        f"de={linked[0]}",
+        "--aligner",
+        str(linked[1]),
+        "--adjustment-preset",
+        "released",
+    ]
     assert cli.run([*call, *pairs, "--out", str(tmp_path / "run")]) == 0
     (tmp_path / "short.txt").write_text("haus\n")
     (tmp_path / "long.txt").write_text("house\ntree\n")
@@ -195,9 +186,9 @@ def test_the_command_takes_pairs_and_refuses_unequal_files(encoder, files, tmp_p
     assert "short.txt, line 2: the files part here" in capsys.readouterr().err
 
 
-def both_runs(encoder, files, out):
+def both_runs(encoder, linked, out):
     """One adjustment and one fine-tuning with adjustment, as two processes do them as well."""
-    pairs, links = files
+    pairs, links = linked
     adjust(
         bitext={"de": pairs}, model=encoder, out=f"{out}-adjusted", aligner=str(links), steps=4, batch_size=6,
         learning_rate=1e-3, log_every=1,
@@ -211,17 +202,17 @@ def both_runs(encoder, files, out):
 
 
 @pytest.mark.slow
-def test_two_processes_equal_one(files, tmp_path):
+def test_two_processes_equal_one(linked, tmp_path):
     still = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
     encoder = save_encoder(tmp_path / "encoder", **still)
-    both_runs(encoder, files, tmp_path / "one")
+    both_runs(encoder, linked, tmp_path / "one")
     root = Path(__file__).parents[2]
     script = tmp_path / "two.py"
     script.write_text(
         f"import sys; sys.path[:0] = [{str(root)!r}, {str(root / 'src')!r}]\n"
         "import torch; torch.set_num_threads(1)\n"
         "from tests.runs.test_continual import both_runs\n"
-        f"both_runs({str(encoder)!r}, {[str(f) for f in files]!r}, {str(tmp_path / 'two')!r})\n"
+        f"both_runs({str(encoder)!r}, {[str(f) for f in linked]!r}, {str(tmp_path / 'two')!r})\n"
     )
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", str(script)]
     subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, timeout=200)

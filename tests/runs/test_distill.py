@@ -15,20 +15,9 @@ from crosslift.errors import BadInput, BadLabels, CrossliftError, Unfinished
 from crosslift.runs.distill import distill, distill_two_steps
 from crosslift.runs.fit import Run
 from tests import tiny_data
-from tests.tiny_models import save_encoder
 
 QUICK = {"steps": 3, "batch_size": 16, "evaluations": 1, "learning_rate": 1e-3}
 LABELS = ("blue", "green", "red")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory, monkeypatch):
-    monkeypatch.setenv("CROSSLIFT_CACHE", str(tmp_path_factory.mktemp("cache")))
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory):
-    return save_encoder(tmp_path_factory.mktemp("encoder"))
 
 
 def by_colour(texts):

@@ -16,16 +16,11 @@ from crosslift.data import mixed
 from crosslift.errors import BadFile, BadInput, BadLabels
 from crosslift.models.load import AUTO
 from crosslift.runs import evaluate as module
+from crosslift.runs.evaluation_data import evaluation_name
 from crosslift.runs.predictions import read_predictions, rescore
 from tests.tiny_data import MAKERS, classification
-from tests.tiny_models import save_encoder
 
 SETTINGS = {"batch_size": 8, "learning_rate": 5e-3, "evaluations": 2}
-
-
-@pytest.fixture(scope="module")
-def encoder(tmp_path_factory) -> Path:
-    return save_encoder(tmp_path_factory.mktemp("encoder"))
 
 
 @pytest.fixture(scope="module")
@@ -152,12 +147,49 @@ def test_a_score_on_fewer_examples_does_not_count_as_there(run):
     assert xl.evaluate(run, data, only_missing=True, limit=5).rows["de"][1]["accuracy"].n == 5
 
 
+def test_files_of_one_name_in_two_folders_are_scored_apart(run, tmp_path, monkeypatch):
+    for folder, count in (("news", 12), ("chat", 6)):
+        write_tsv(tmp_path / folder / "test.tsv", colours("de", count))
+    first, second = (
+        xl.evaluate(run, tmp_path / folder / "test.tsv", ["de"], only_missing=True) for folder in ("news", "chat")
+    )
+    assert (first.task, second.task) == ("news/test", "chat/test")
+    assert [scores.rows["de"][1]["accuracy"].n for scores in (first, second)] == [12, 6]
+    written = json.loads((run / "results.json").read_text())
+    assert {name: entry["de"]["examples"] for name, entry in written.items()} == {"news/test": 12, "chat/test": 6}
+    monkeypatch.chdir(tmp_path / "chat")
+    monkeypatch.setattr(module, "predict_examples", lambda *_, **__: pytest.fail("it is there already"))
+    assert xl.evaluate(run, "test.tsv", ["de"], only_missing=True).to_dict() == second.to_dict()
+
+
+def test_a_score_on_another_file_does_not_count_as_there(run, tmp_path):
+    """Also where folder and file have the same names."""
+    for home, count in (("a", 12), ("b", 6)):
+        file = write_tsv(tmp_path / home / "data" / "test.tsv", colours("de", count))
+        assert xl.evaluate(run, file, ["de"], only_missing=True).rows["de"][1]["accuracy"].n == count
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("data/test.tsv", "data/test"),
+        ("data/test.{lang}.tsv.gz", "data/test"),
+        ("data/{lang}/test.jsonl", "data/test"),
+        ("data/{lang}.tsv", "data/data"),
+        ("data/test.v2.tsv", "data/test.v2"),
+        ("data/test-{lang}.conll", "data/test"),
+    ],
+)
+def test_results_on_a_file_are_named_after_its_folder_and_itself(file, name):
+    assert evaluation_name(file) == name
+
+
 def test_files_with_the_language_in_their_name_are_all_found(run, tmp_path):
     for language in ("de", "sw"):
         write_tsv(tmp_path / "data" / f"colours-{language}.tsv", colours(language))
     scores = xl.evaluate(run, tmp_path / "data" / "colours-{lang}.tsv")
     assert list(scores.rows) == ["de", "sw"]
-    assert scores.task == "colours"
+    assert scores.task == "data/colours"
     assert list(xl.evaluate(run, tmp_path / "data" / "colours-{lang}.tsv", ["sw"]).rows) == ["sw"]
     direct = xl.evaluate(run, {"sw": colours("sw")})
     assert direct.of_language("sw") == scores.of_language("sw")
@@ -254,7 +286,9 @@ def test_an_unknown_label_in_a_file_is_named_with_its_line(run, tmp_path):
     assert mapped.rows["de"][1]["accuracy"].n == 12
     skipped = xl.evaluate(run, file, ["de"], reading={"skip_unknown": True})
     assert skipped.rows["de"][1]["accuracy"].n == 11
-    assert json.loads((run / "results.json").read_text())["colours-de"]["de"]["skipped"] == {"unknown label": 1}
+    assert json.loads((run / "results.json").read_text())[f"{tmp_path.name}/colours-de"]["de"]["skipped"] == {
+        "unknown label": 1
+    }
 
 
 def test_unknown_labels_can_be_kept_and_are_errors(run):

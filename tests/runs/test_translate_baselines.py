@@ -108,8 +108,7 @@ def test_balanced_text_is_what_distillation_takes(english, lexicon, tmp_path):
     assert run.folders[0].config["translations"] == ["xx"]
 
 
-def test_both_baselines_are_reached_from_the_command_line(english, lexicon, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("CROSSLIFT_CACHE", str(tmp_path / "cache"))
+def test_both_baselines_are_reached_from_the_command_line(english, lexicon, tmp_path, capsys):
     foreign = backwards(tiny_data.classification(30, seed=5), lexicon)
     write_examples(foreign, tmp_path / "test.jsonl")
     model, back = str(english.path), f"dictionary-back:{lexicon}"

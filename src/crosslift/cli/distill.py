@@ -18,7 +18,7 @@ def groups() -> dict[str, type]:
     from crosslift.runs.distill import SETTINGS
     from crosslift.tasks import TASKS
 
-    headings = ("Settings of distill", "Student", "Optimisation", "Execution", "Selection")
+    headings = ("Settings of distill", "Student", "More text", "Optimisation", "Execution", "Selection")
     tasks = {f"For {kind}": cls for kind, cls in TASKS.items()}
     return {**dict(zip(headings, SETTINGS, strict=True)), **tasks}
 

@@ -68,8 +68,9 @@ def with_settings(verb: Callable[..., None], groups: Mapping[str, type]) -> Call
             help_text = f"{setting.metadata.get('help', '')} Default: {_shown(default(setting))}."
             choices = f" One of {', '.join(get_args(hints[setting.name]))}." if _is_choice(hints[setting.name]) else ""
             flag = hints[setting.name] is bool
+            off = [option(f"no_{setting.name}")] if flag and default(setting) else []
             mark = typer.Option(
-                option(setting.name),
+                "/".join([option(setting.name), *off]),
                 help=str(setting.metadata.get("help", "")) if flag else help_text + choices,
                 rich_help_panel=heading,
                 show_default=False,

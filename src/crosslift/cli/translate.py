@@ -47,7 +47,7 @@ def translate(
     from crosslift.cli.reading import load_options
     from crosslift.runs.progress import watch_screen
     from crosslift.runs.translate_data import paraphrase_data, translate_data
-    from crosslift.translate import DETERMINISTIC, cache_folder, open_translator
+    from crosslift.translate import cache_folder, open_paraphrasers, open_translator
 
     if source == target and label_with:
         raise BadInput("Paraphrases carry no labels: the teacher reads them itself.", "Leave out --label-with.")
@@ -64,12 +64,7 @@ def translate(
     }
     options: dict[str, Any] = {"via": via, "beams": beams, "tokenizer": tokenizer}
     if source == target:
-        draws = [None] if translator.startswith(DETERMINISTIC) else range(1, samples + 1)
-        several = (
-            []
-            if translator == NOISE
-            else [open_translator(translator, source, target, sample=k, **options) for k in draws]
-        )
+        several = [] if translator == NOISE else open_paraphrasers(translator, source, samples=samples, **options)
         facts = paraphrase_data(data, source, several, out, samples=samples, seed=seed, **how)
     else:
         opened = open_translator(translator, source, target, **options)

@@ -22,9 +22,10 @@ from crosslift.errors import BadInput
 from crosslift.methods.adjust import Adjust, Settings, word_vectors
 from crosslift.models.frozen import FrozenCache, FrozenRows, text_keys, tokenizer_fingerprint, weights_fingerprint
 from crosslift.models.load import load_encoder, load_tokenizer
-from crosslift.runs.fit import Plan, save_model
+from crosslift.runs.deliver import save_model
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import autocast_for, describe, precision_for
+from crosslift.runs.plan import Plan
 from crosslift.runs.progress import Silent, Watch
 from crosslift.runs.settings import Execution, Optimisation, sort_settings
 from crosslift.runs.train import Batch, make_accelerator, train

@@ -33,8 +33,8 @@ from crosslift.runs.adjust import (
     make_pairs,
     read_bitexts,
 )
-from crosslift.runs.fit import Plan
 from crosslift.runs.folder import RunFolder
+from crosslift.runs.plan import Plan
 from crosslift.runs.settings import Execution
 from crosslift.runs.train import Batch
 

@@ -6,80 +6,40 @@ over a multilingual bridge to one small student per target language.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any, cast
 
 from crosslift.data import load
 from crosslift.data.examples import Examples, Kind
 from crosslift.errors import BadInput
-from crosslift.methods.distill import Distill, Settings
-from crosslift.models.frozen import FrozenCache, FrozenRows
-from crosslift.models.load import load_model, load_tokenizer, model_kind, model_labels
-from crosslift.models.students import (
-    PIECES,
-    STUDENTS,
-    Pooling,
-    new_student,
-    save_student,
-    save_with_layers,
-    student_tokenizer,
-)
-from crosslift.models.teachers import Teacher, make_task, open_teacher, same_labels, teacher_outputs
-from crosslift.runs.agreement import Agreement, refuse_dull_teacher, with_teacher_labels
-from crosslift.runs.distill_data import Corpus, Text, make_corpus, read_text, vocabulary_texts
-from crosslift.runs.evaluate import dev_scorer
-from crosslift.runs.fit import Plan, Run, describe_plan, fingerprint, save_model
+from crosslift.methods.distill import Settings
+from crosslift.models.frozen import FrozenCache
+from crosslift.models.load import model_kind, model_labels
+from crosslift.models.students import STUDENTS
+from crosslift.models.teachers import Teacher, open_teacher, same_labels
+from crosslift.runs.distill_data import MoreText, Text, make_corpus, read_text
+from crosslift.runs.distill_work import DistillOptimisation, Job, StudentShape
+from crosslift.runs.fit import Run, fingerprint
 from crosslift.runs.folder import RunFolder
-from crosslift.runs.machine import describe
 from crosslift.runs.progress import Silent, Watch
-from crosslift.runs.range_test import range_test
-from crosslift.runs.settings import Execution, Optimisation, Selection, sort_settings
-from crosslift.runs.train import Trained, make_accelerator, train
+from crosslift.runs.settings import Execution, Selection, sort_settings
+from crosslift.runs.train import make_accelerator
 from crosslift.tasks import TASKS
-
-if TYPE_CHECKING:
-    from accelerate import Accelerator
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 TeacherLike = str | Path | Run | Callable[..., object]
 
-# Rates between which the range test looks: a student that knows nothing yet takes larger steps than a trained encoder,
-# and a narrow encoder larger ones than a wide one.
-_NEW, _TRAINED = (1e-4, 5e-3), (1e-5, 2e-4 * 768)
-
-
-@dataclass(frozen=True)
-class StudentShape:
-    """What the student looks like, where that is to be decided."""
-
-    pieces: int = field(default=PIECES, metadata={"help": "New student: size of its vocabulary."})
-    pooling: Pooling = field(
-        default="default",
-        metadata={"help": "New BiLSTM or CNN: how a text becomes one vector; last and padded: the paper."},
-    )
-    layers: int | None = field(default=None, metadata={"help": "Encoder as student: keep so many of its layers."})
-
-
-@dataclass(frozen=True)
-class DistillOptimisation(Optimisation):
-    """How the student's weights move; the paper's values."""
-
-    learning_rate: float = field(
-        default=3e-4, metadata={"help": "Peak learning rate; if not given, a range test of 100 steps finds one."}
-    )
-    epochs: float = field(default=50.0, metadata={"help": "Passes over the text."})
-    batch_size: int = field(default=64, metadata={"help": "Texts per optimiser step, over all processes."})
-    warmup: float = field(default=0.05, metadata={"help": "Share of the steps in which the rate rises."})
-
-
-SETTINGS = (Settings, StudentShape, DistillOptimisation, Execution, Selection)
+SETTINGS = (Settings, StudentShape, MoreText, DistillOptimisation, Execution, Selection)
 """Dataclasses whose fields `distill` takes by name, beside those of the task."""
+
+# What both of two steps go by; the shape of the student, paraphrases of its text and its rate are its own.
+_BOTH = {"cache", "overwrite", "limit"} | {
+    setting.name
+    for cls in (Settings, DistillOptimisation, Execution, Selection, *TASKS.values())
+    for setting in fields(cls)
+    if setting.name not in ("learning_rate", "labels")
+}
 
 
 def distill(
@@ -118,10 +78,11 @@ def distill(
         allow_target_dev: Select by `dev` instead of by agreement with the teacher; the result says so.
         seeds: One run each.
         limit: Use at most so many texts of each language.
-        cache: Folder of the frozen-output cache; default: the user's.
+        cache: Folder of the frozen-output cache, and of translations; default: the user's.
         overwrite: Replace a run that is there already.
         watch: Who is told about progress.
-        settings: Anything of `Settings`, `StudentShape`, `DistillOptimisation`, `Execution`, `Selection` and the task.
+        settings: Anything of `Settings`, `StudentShape`, `MoreText` (translations and paraphrases that are made here),
+            `DistillOptimisation`, `Execution`, `Selection` and the task.
     """
     watch = watch or Silent()
     if dev is not None and not allow_target_dev:
@@ -131,9 +92,8 @@ def distill(
         )
     opened = open_teacher(_teacher_name(teacher), kind, labels)
     *kept, task_options = sort_settings([*SETTINGS, TASKS[opened.kind]], settings)
-    own, shape, optimisation, execution, selection = (cls(**kw) for cls, kw in zip(SETTINGS, kept, strict=True))
-    originals = read_text(text, opened.kind, limit, watch)
-    corpus = make_corpus(originals, translations or {}, opened.kind, watch)
+    own, shape, more, optimisation, execution, selection = (cls(**kw) for cls, kw in zip(SETTINGS, kept, strict=True))
+    corpus = make_corpus(read_text(text, opened.kind, limit, watch), translations or {}, more, watch, cache)
     names = _label_order(opened, student)
     gold = _gold_dev(dev, opened.kind, next(iter(text)))
     accelerator = make_accelerator(execution)
@@ -142,7 +102,7 @@ def distill(
     for seed in seeds:
         folder = RunFolder(out if len(seeds) == 1 else out / f"seed-{seed}")
         folders.append(folder)
-        job = _Job(
+        job = Job(
             opened, corpus, names, str(student), own, shape, optimisation, execution, selection, task_options, gold
         )
         config: dict[str, object] = {
@@ -150,9 +110,10 @@ def distill(
             "model": str(student),
             "teacher": opened.name,
             "teacher_identity": opened.identity,
-            "data": originals.name,
+            "data": corpus.originals.name,
             "languages": list(text),
-            "translations": sorted(translations or {}),
+            "translations": sorted({*(translations or {}), *more.into}),
+            **({"more_text": asdict(more)} if more != MoreText() else {}),
             "source": next(iter(text)),
             "seed": seed,
             "limit": limit,
@@ -192,6 +153,7 @@ def distill_two_steps(
     out: str | Path,
     student: str | Path = "transformer",
     translations: Mapping[str, Examples] | None = None,
+    translator: str | None = None,
     bridge_settings: Mapping[str, object] | None = None,
     kind: str | None = None,
     labels: Sequence[str] | None = None,
@@ -208,17 +170,23 @@ def distill_two_steps(
         out: Folder of the runs: `bridge`, and `student-LANGUAGE` for each target.
         student: `transformer`, `bilstm`, `cnn`, or an encoder.
         translations: Language -> translations of the source text (balanced distillation; see `distill`).
-        bridge_settings: Settings of the first step where they differ from those of the second (`epochs`, …).
+        translator: Who translates the source text into the targets for which there are no translations.
+        bridge_settings: Settings of the first step where they differ from those of the second (`epochs`, …). A learning
+            rate of the second is not that of the first.
         kind: Task of a black-box teacher.
         labels: Labels of a black-box teacher.
         watch: Who is told about progress.
-        options: Further arguments and settings of `distill`, for the second step.
+        options: Further arguments and settings of `distill`: those of the student (its shape, seeds, learning rate,
+            `augment`) for the second step, others for both.
 
     Returns:
         `bridge` and each target language -> its run.
     """
     out = Path(out)
-    shared: dict[str, Any] = {name: options[name] for name in ("cache", "overwrite", "limit") if name in options}
+    first: dict[str, Any] = {name: value for name, value in options.items() if name in _BOTH}
+    into = options.pop("into", None) or tuple(target_text)
+    if translator is not None:
+        first |= {"translator": translator, "into": into}
     runs = {
         "bridge": distill(
             teacher=teacher,
@@ -229,7 +197,7 @@ def distill_two_steps(
             kind=kind,
             labels=labels,
             watch=watch,
-            **{**shared, **(bridge_settings or {})},
+            **{**first, **(bridge_settings or {})},
         )
     }
     for language, target in target_text.items():
@@ -244,167 +212,8 @@ def distill_two_steps(
     return runs
 
 
-@dataclass(frozen=True)
-class _Job:
-    """One seed of a distillation."""
-
-    teacher: Teacher
-    corpus: Corpus
-    labels: tuple[str, ...]
-    student: str
-    settings: Settings
-    shape: StudentShape
-    optimisation: DistillOptimisation
-    execution: Execution
-    selection: Selection
-    task_options: Mapping[str, object]
-    gold: Examples | None
-
-    def lengths(self) -> dict[str, object]:
-        """Return the lengths of the student's task: asked for, or the task's own as far as the student can read."""
-        kind = self.teacher.kind
-        most = 128 if self.student in STUDENTS and kind != "qa" else 384
-        if self.student not in STUDENTS:
-            most = load_tokenizer(self.student).model_max_length
-        longest = min(int(cast("Any", TASKS[kind]).max_length), most)
-        stride = {"stride": min(128, longest // 3)} if kind == "qa" else {}
-        return {"max_length": longest, **stride, **self.task_options}
-
-    def run(
-        self,
-        folder: RunFolder,
-        seed: int,
-        store: FrozenCache,
-        vocabulary_text: Mapping[str, str | Path],
-        search: bool,
-        accelerator: Accelerator,
-        watch: Watch,
-    ) -> None:
-        corpus, teacher = self.corpus, self.teacher
-        watch.start(f"asking {Path(teacher.name).name}", len(corpus.originals))
-        said = teacher_outputs(teacher, corpus.originals, store, watch.advance)
-        watch.finish()
-        task = make_task(teacher.kind, self.labels, self.lengths())
-        held_out = corpus.examples.select(corpus.held_out.tolist())
-        judged = with_teacher_labels(held_out, _of(said, corpus.original_of[corpus.held_out]), teacher.labels)
-        refuse_dull_teacher(teacher.name, judged)
-        start = self._start(folder, seed, vocabulary_text, accelerator, watch)
-        tokenizer = load_tokenizer(start)
-        model = load_model(start, task, head_seed=seed)
-        order = np.array([teacher.labels.index(label) for label in self.labels], dtype=np.int64)
-        train_set = corpus.examples.select(corpus.train.tolist())
-        method = Distill(
-            self.settings,
-            task,
-            tokenizer,
-            train_set,
-            said,
-            corpus.original_of[corpus.train],
-            order if len(order) else None,
-        )
-        plan = Plan(method, self.optimisation, self.execution.max_tokens, seed)
-        for line in describe_plan(plan, model, train_set, held_out, self.execution, accelerator.device):
-            watch.say(line)
-            folder.note(line)
-        optimisation: Optimisation = self.optimisation
-        if search:
-            bounds = _NEW if self.student in STUDENTS else (_TRAINED[0], _TRAINED[1] / model.config.hidden_size)
-            rate = range_test(
-                model, plan, folder, optimisation, self.execution, *bounds,
-                seed=seed, accelerator=accelerator, watch=watch,
-            )  # fmt: skip
-            watch.say(f"rate      {rate:.1e}, from a range test on the training loss (range-test.svg)")
-            optimisation = replace(optimisation, learning_rate=rate)
-        judge = (
-            dev_scorer(task, tokenizer, self.gold)
-            if self.gold
-            else Agreement(task, tokenizer, judged, self.selection.evaluations)
-        )
-        trained = train(
-            model,
-            plan,
-            folder,
-            optimisation,
-            self.execution,
-            seed=seed,
-            evaluate=judge,
-            evaluations=self.selection.evaluations,
-            average_from=self.selection.average_from,
-            accelerator=accelerator,
-            watch=watch,
-            label="distill",
-        )
-        if accelerator.is_main_process:
-            final = Agreement(task, tokenizer, judged)
-            self._deliver(folder, model, tokenizer, trained, plan.steps, final, optimisation.learning_rate)
-
-    def _start(
-        self,
-        folder: RunFolder,
-        seed: int,
-        vocabulary_text: Mapping[str, str | Path],
-        accelerator: Accelerator,
-        watch: Watch,
-    ) -> str:
-        """Return the folder or name the student starts from; what is new is made once and kept for a resume."""
-        if self.student not in STUDENTS and self.shape.layers is None:
-            return self.student
-        start = folder.path / "start"
-        if accelerator.is_main_process and not start.exists():
-            if self.student in STUDENTS:
-                texts = vocabulary_texts(self.corpus.examples, vocabulary_text)
-                tokenizer = student_tokenizer(texts, self.shape.pieces)
-                watch.say(f"student   a new {self.student} with {len(tokenizer):,} pieces")
-                encoder = new_student(self.student, tokenizer, self.teacher.kind, pooling=self.shape.pooling, seed=seed)
-                save_student(encoder, tokenizer, start)
-            else:
-                save_with_layers(self.student, cast("int", self.shape.layers), start)
-        accelerator.wait_for_everyone()
-        return str(start)
-
-    def _deliver(
-        self,
-        folder: RunFolder,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        trained: Trained,
-        steps: int,
-        judge: Agreement,
-        rate: float,
-    ) -> None:
-        """Write the student and its variants, and mark the run as done."""
-        scores = {}
-        for name, weights in trained.weights.items():
-            model.load_state_dict(weights)
-            model.eval()
-            scores[name] = judge(model)
-            chosen = name == self.selection.select
-            save_model(model, tokenizer, folder.model if chosen else folder.variants / name)
-        texts = f"{len(self.corpus.held_out):,} held-out unlabelled texts"
-        by_gold = f"gold dev data in the target language ({self.gold.name}), as allowed" if self.gold else ""
-        folder.finish(
-            {
-                "selected": self.selection.select,
-                "selected_on": by_gold or f"agreement with the teacher on {texts}; no label was read",
-                "dev": scores,
-                "history": trained.history,
-                "steps": steps,
-                "best_step": trained.best_step,
-                "learning_rate": rate,
-                "parameters": sum(p.numel() for p in model.parameters()),
-                "seconds": round(trained.seconds, 1),
-                "machine": describe(),
-            }
-        )
-        shutil.rmtree(folder.path / "start", ignore_errors=True)
-
-
 def _teacher_name(teacher: TeacherLike) -> str | Path | Callable[..., object]:
     return teacher.folders[0].path if isinstance(teacher, Run) else teacher
-
-
-def _of(said: FrozenRows, texts: NDArray[np.int64]) -> FrozenRows:
-    return FrozenRows(said.values, said.starts[texts], said.counts[texts])
 
 
 def _label_order(teacher: Teacher, student: str | Path) -> tuple[str, ...]:

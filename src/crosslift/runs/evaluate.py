@@ -16,17 +16,18 @@ import numpy as np
 import torch
 from torch import nn
 
-from crosslift.data import catalog, check_labels, cross, languages_of, load, mixed
+from crosslift.data import catalog, load
 from crosslift.data.batches import evaluation_batches
 from crosslift.data.draft import UNKNOWN_LANGUAGE
 from crosslift.data.examples import Examples, Kind
 from crosslift.data.segment import segment_all
 from crosslift.data.storage import Json, write_json
-from crosslift.errors import BadInput, nearest
+from crosslift.errors import BadInput
 from crosslift.measure.scores import Score, Scores
 from crosslift.models.forward import forward
 from crosslift.models.load import load_model, load_tokenizer, locate, model_kind, model_labels
 from crosslift.runs.card import write_card
+from crosslift.runs.evaluation_data import EvaluationSets, check_kind
 from crosslift.runs.folder import RunFolder, find_runs
 from crosslift.runs.machine import autocast_for
 from crosslift.runs.predictions import make_task, write_predictions
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from crosslift.tasks import Encoded
-
-MIXES = ("sentences", "question", "context")
 
 MAX_TOKENS = {"cpu": 4096, "cuda": 65536}
 """Padded tokens per batch: what keeps a CPU's caches, and a GPU, busy."""
@@ -137,7 +136,7 @@ def evaluate(
         variant: `best`, `last` or `average` in place of the delivered weights of a run.
         mix: Put a part of each example into the source language, for parallel data: `sentences` (one of the two
             sentences, a fixed coin says which), `question` or `context`.
-        only_missing: Keep scores that are there already for the same `limit`.
+        only_missing: Keep scores that are there already for the same data and `limit`.
         keep_unknown: Count gold labels that the model does not know as errors, instead of stopping.
         limit: Use at most so many examples per language.
         max_tokens: Padded tokens per batch.
@@ -153,7 +152,9 @@ def evaluate(
         systems = [system._replace(config={**system.config, "method": method}) for system in systems]
     tasks = [_task(system) for system in systems]
     source = str(systems[0].config.get("source", "")) or None
-    sets = _Sets(_trained_on(systems[0]) if data is None else data, split, limit, reading or {}, mix, source or "en")
+    sets = EvaluationSets(
+        _trained_on(systems[0]) if data is None else data, split, limit, reading or {}, mix, source or "en"
+    )
     name = sets.name if variant is None else f"{sets.name}@{variant}"
     wanted = list(languages or sets.languages())
     folders = [_results_folder(system, out, len(systems) > 1) for system in systems]
@@ -161,7 +162,8 @@ def evaluate(
     scored = [cast("dict[str, Json]", found.setdefault(name, {})) for found in results]
 
     def kept(done: dict[str, Json], language: str) -> bool:
-        return only_missing and language in done and done[language].get("limit") == limit
+        found = done.get(language, {})
+        return only_missing and language in done and found.get("limit") == limit and sets.same(found.get("data"))
 
     missing = [language for language in wanted if not all(kept(done, language) for done in scored)]
     examples = {language: sets.load(language, tasks[0], keep_unknown) for language in missing}
@@ -225,88 +227,8 @@ def predict(
         examples = load(data, language=language, split=split, **options)  # type: ignore[arg-type]
     else:
         examples = _from_texts(data, task.kind, language or UNKNOWN_LANGUAGE)
-    _check_kind(examples, task)
+    check_kind(examples, task)
     return predict_examples(*_open(system, task), task, examples, watch=watch)
-
-
-def evaluation_name(
-    data: str | Path | Mapping[str, Examples], split: str = "test", *, mix: str | None = None, source: str = "en"
-) -> str:
-    """Return the name under which `results.json` holds the scores on some data (`xnli/test`, or a file's stem)."""
-    if isinstance(data, Mapping):
-        names = {examples.name for examples in data.values()}
-        name = names.pop() if len(names) == 1 else "data"
-    elif catalog.is_known(str(data)):
-        name = f"{catalog.find(str(data)).name}/{split}"
-    else:
-        name = Path(str(data).replace("{lang}", "")).name.split(".")[0].strip("-_") or "data"
-    return f"{name}+{source}-{mix}" if mix else name
-
-
-class _Sets:
-    """The evaluation data by language."""
-
-    def __init__(
-        self,
-        data: str | Path | Mapping[str, Examples],
-        split: str,
-        limit: int | None,
-        reading: Mapping[str, object],
-        mix: str | None,
-        source: str,
-    ) -> None:
-        if mix is not None and mix not in MIXES:
-            raise BadInput(f'--mix is one of {", ".join(MIXES)}, not "{mix}".{nearest(mix, MIXES)}')
-        self.data, self.split, self.limit, self.reading = data, split, limit, reading
-        self.mix, self.source = mix, source
-        self.known = not isinstance(data, Mapping) and catalog.is_known(str(data))
-        self.name = evaluation_name(data, split, mix=mix, source=source)
-
-    def languages(self) -> list[str]:
-        """Return the languages that there are."""
-        return list(self.data) if isinstance(self.data, Mapping) else languages_of(self.data, self.split)
-
-    def load(self, language: str, task: Task, keep_unknown: bool) -> Examples:
-        """Load one language and check that the task can be scored on it."""
-        examples = self._examples(language, task, keep_unknown)
-        _check_kind(examples, task)
-        if self.mix and language != self.source:
-            examples = self._mixed(examples, self._examples(self.source, task, keep_unknown))
-        if examples.labels is None:
-            raise BadInput(f"{examples.name} ({language}) has no labels to score against.")
-        if not keep_unknown:
-            # Labels that the set's target languages have though its training data never had them count as errors.
-            unseen = catalog.find(str(self.data)).unseen if self.known else ()
-            check_labels([examples], task.labels or None, allow=unseen)
-        return examples.take(self.limit) if self.limit else examples
-
-    def _mixed(self, target: Examples, source: Examples) -> Examples:
-        if self.mix == "sentences":
-            return mixed(target, source)
-        return cross(source, target) if self.mix == "question" else cross(target, source)
-
-    def _examples(self, language: str, task: Task, keep_unknown: bool) -> Examples:
-        if isinstance(self.data, Mapping):
-            if language not in self.data:
-                raise BadInput(f'No data for "{language}"; there is {", ".join(self.data)}.')
-            return self.data[language]
-        name = str(self.data).replace("{lang}", language)
-        options: dict[str, object] = {"kind": task.kind, **self.reading}
-        if not self.known and not keep_unknown:
-            options["allowed_labels"] = _allowed(task)  # so that an unknown label is named with its line
-        return load(name, language=language, split=self.split, **options)  # type: ignore[arg-type]
-
-
-def _allowed(task: Task) -> list[str]:
-    """Return the labels a file may have; tags also begun or continued where training data never did."""
-    spans = (label for label in task.labels if label[:2] in ("B-", "I-"))
-    other = [f"{'I' if label[0] == 'B' else 'B'}-{label[2:]}" for label in spans] if task.kind == "tagging" else []
-    return list(dict.fromkeys([*task.labels, *other]))
-
-
-def _check_kind(examples: Examples, task: Task) -> None:
-    if examples.kind != task.kind:
-        raise BadInput(f"{examples.name or 'The data'} is {examples.kind} data, but the model does {task.kind}.")
 
 
 class _System(NamedTuple):

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import math
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-
 from crosslift.data import catalog, check_labels, load, splits_of
-from crosslift.data.batches import micro_batches, training_batches
 from crosslift.data.examples import Examples
-from crosslift.data.storage import atomic, write_json
 from crosslift.errors import BadInput
-from crosslift.methods import Method, method_class, method_settings
-from crosslift.models.load import load_model, load_tokenizer, quiet_transformers
+from crosslift.methods import method_class, method_settings
+from crosslift.models.load import load_model, load_tokenizer
+from crosslift.runs.deliver import average_models, deliver
 from crosslift.runs.evaluate import dev_scorer
 from crosslift.runs.folder import RunFolder, find_runs
-from crosslift.runs.machine import describe, total_memory
+from crosslift.runs.plan import Plan, describe_plan
 from crosslift.runs.progress import Silent, Watch, clock
 from crosslift.runs.settings import Execution, Optimisation, Selection, sort_settings
-from crosslift.runs.train import Batch, Trained, make_accelerator, train
+from crosslift.runs.train import make_accelerator, train
 from crosslift.tasks import TASKS, Task, task_for
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
     from crosslift.runs.adjust import Bitexts, Pairing
     from crosslift.runs.continual import Adjustment, Continual
@@ -54,53 +46,26 @@ class Run:
         return f"Run({self.path}, {self.folders[0].config['method']}, seeds {', '.join(map(str, seeds))})"
 
     def summary(self) -> list[dict[str, object]]:
-        """Return one entry per seed: source-dev scores by selection rule, steps, seconds."""
+        """Return one entry per seed: its own scores by selection rule (see `table`), steps, seconds."""
         return [folder.summary for folder in self.folders]
 
     def table(self) -> str:
-        """Return source-dev scores by seed and selection rule, as text."""
+        """Return the scores that runs have of themselves by seed and selection rule, as text.
+
+        They are on source dev data; of a student, its agreement with the teacher on held-out text.
+        """
         lines = []
         for folder in self.folders:
             facts = folder.summary
             dev = cast("dict[str, dict[str, float]]", facts["dev"])
+            distilled = all("agreement" in scores for scores in dev.values())
+            what = "agreement with the teacher on held-out text" if distilled else "source dev"
             scores = "   ".join(f"{name} {next(iter(scores.values())):.1f}" for name, scores in dev.items())
             lines.append(
-                f"seed {folder.config['seed']!s:<4} source dev:  {scores}   delivered: {facts['selected']}"
+                f"seed {folder.config['seed']!s:<4} {what}:  {scores}   delivered: {facts['selected']}"
                 f"   {facts['steps']} steps, {clock(float(str(facts['seconds'])))}"
             )
         return "\n".join(lines)
-
-
-class Plan:
-    """The batches of a run as a function of (seed, step): the `Work` that the loop asks for."""
-
-    def __init__(self, method: Method, optimisation: Optimisation, max_tokens: int, seed: int) -> None:
-        self.method, self.max_tokens, self.seed = method, max_tokens, seed
-        self.batch_size = optimisation.batch_size
-        self.per_epoch = math.ceil(len(method.lengths) / self.batch_size)
-        self.steps = optimisation.steps or max(1, round(optimisation.epochs * self.per_epoch))
-        self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
-
-    def rows(self, step: int) -> np.ndarray:
-        """Return the rows of one optimiser step, over all processes."""
-        epoch, place = divmod(step, self.per_epoch)
-        if self._epoch[0] != epoch:
-            self._epoch = (epoch, training_batches(self.method.lengths, self.batch_size, self.seed, epoch))
-        return self._epoch[1][place]
-
-    def batches(self, step: int, rank: int, world: int) -> Iterator[tuple[Batch, float]]:
-        """Return this process's micro-batches with their share of the step's loss units."""
-        rows = self.rows(step)
-        units = self.method.units(rows).sum()
-        own = micro_batches(rows, self.method.lengths, max_tokens=self.max_tokens, rank=rank, world=world)
-        # With fewer rows than processes one would never call backward and the others would wait for it.
-        for part in own or [rows[:1]]:
-            share = float(self.method.units(part).sum() / max(1, units)) if own else 0.0
-            yield self.method.batch(part, step), share
-
-    def loss(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
-        """Return the method's loss terms."""
-        return self.method.loss(model, batch)
 
 
 def fit(
@@ -247,6 +212,7 @@ class _Job:
         for line in lines:
             watch.say(line)
             folder.note(line)
+        score = dev_scorer(self.task, tokenizer, self.dev_set)
         trained = train(
             model,
             plan,
@@ -254,7 +220,7 @@ class _Job:
             self.optimisation,
             self.execution,
             seed=seed,
-            evaluate=dev_scorer(self.task, tokenizer, self.dev_set),
+            evaluate=score,
             evaluations=self.selection.evaluations,
             average_from=self.selection.average_from,
             accelerator=accelerator,
@@ -262,109 +228,17 @@ class _Job:
             label=self.method,
         )
         if accelerator.is_main_process:
-            self.deliver(folder, model, tokenizer, trained, plan.steps)
-
-    def deliver(
-        self,
-        folder: RunFolder,
-        model: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
-        trained: Trained,
-        steps: int,
-    ) -> None:
-        """Write the model and its variants, and mark the run as done."""
-        score = dev_scorer(self.task, tokenizer, self.dev_set)
-        dev_scores = {}
-        for name, weights in trained.weights.items():
-            model.load_state_dict(weights)
-            model.eval()
-            dev_scores[name] = score(model)
-            chosen = name == self.selection.select
-            save_model(model, tokenizer, folder.model if chosen else folder.variants / name)
-        folder.finish(
-            {
-                "selected": self.selection.select,
-                "selected_on": f"source dev ({self.dev_set.name}, {self.dev_set.language}); no target data was read",
-                "dev": dev_scores,
-                "history": trained.history,
-                "steps": steps,
-                "best_step": trained.best_step,
-                "seconds": round(trained.seconds, 1),
-                "machine": describe(),
-            }
-        )
-
-
-def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Write a Hugging Face folder: weights, configuration and tokenizer, whole or not at all."""
-    with atomic(folder) as draft, quiet_transformers():
-        # The names of the model itself: some versions would write those of very old checkpoints (LayerNorm.gamma).
-        model.save_pretrained(draft, save_original_format=False)
-        tokenizer.save_pretrained(draft)
-
-
-def average_models(folders: Sequence[Path], out: Path) -> None:
-    """Write the mean of several models' weights (one architecture, one head) as a model of its own."""
-    from safetensors.torch import load_file, save_file
-
-    states = [load_file(folder / "model.safetensors") for folder in folders]
-    names = {frozenset((k, tuple(v.shape)) for k, v in state.items()) for state in states}
-    if len(names) != 1:
-        raise BadInput(f"Only models of one shape can be averaged: {', '.join(map(str, folders))}.")
-    with atomic(out) as draft:
-        draft.mkdir()
-        for file in folders[0].iterdir():
-            if file.is_file() and file.suffix not in (".safetensors", ".md"):  # its card is another's
-                (draft / file.name).write_bytes(file.read_bytes())
-        mean = {k: torch.stack([s[k].float() for s in states]).mean(0).to(v.dtype) for k, v in states[0].items()}
-        save_file(mean, draft / "model.safetensors", metadata={"format": "pt"})
-        write_json(draft / "averaged.json", {"models": [str(folder) for folder in folders]})
-
-
-def describe_plan(
-    plan: Plan,
-    model: PreTrainedModel,
-    train_set: Examples,
-    dev_set: Examples,
-    execution: Execution,
-    device: torch.device,
-) -> list[str]:
-    """Return the plan in words: examples, steps, and time and memory measured on one typical step."""
-    parameters = sum(p.numel() for p in model.parameters())
-    seconds = _seconds_per_step(plan, model, device)
-    width, layers = model.config.hidden_size, model.config.num_hidden_layers
-    # Weights, gradients and two moments in fp32; some 34 values per token and width live in each layer.
-    tokens = min(execution.max_tokens, int(plan.method.lengths.max()) * plan.batch_size)
-    memory = 16 * parameters + 4 * 34 * tokens * width * (1 if execution.gradient_checkpointing else layers)
-    free = torch.cuda.mem_get_info()[0] if device.type == "cuda" else total_memory()
-    lines = [
-        f"data      {len(train_set):,} × {train_set.kind} ({train_set.language}) from {train_set.name}; "
-        f"dev {len(dev_set):,} from {dev_set.name}",
-        f"model     {parameters / 1e6:.1f}M parameters, {type(model).__name__}, on {device.type}",
-        f"plan      {plan.steps:,} steps of {plan.batch_size}, about {clock(seconds * plan.steps)} "
-        f"plus evaluation, about {memory / 2**30:.1f} GiB",
-    ]
-    for reason, count in train_set.skipped.items():
-        lines.append(f"left out  {count:,} training rows: {reason}")
-    if memory > free:
-        lines.append(f"warning   that may exceed the {free / 2**30:.1f} GiB here: lower --max-tokens")
-    return lines
-
-
-def _seconds_per_step(plan: Plan, model: PreTrainedModel, device: torch.device) -> float:
-    """Time one step forwards and backwards; the weights do not move."""
-    model.to(device).train()
-    typical = min(plan.steps - 1, plan.per_epoch // 2)
-    for _ in range(2):  # the first call pays for set-up
-        began = time.monotonic()
-        for batch, share in plan.batches(typical, 0, 1):
-            on_device = {name: tensor.to(device) for name, tensor in batch.items()}
-            (sum(plan.loss(model, on_device).values()) * share).backward()  # type: ignore[union-attr]
-        model.zero_grad(set_to_none=True)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        seconds = time.monotonic() - began
-    return seconds * 1.15  # clipping and the optimiser
+            dev = self.dev_set
+            deliver(
+                folder,
+                model,
+                tokenizer,
+                trained,
+                score,
+                select=self.selection.select,
+                selected_on=f"source dev ({dev.name}, {dev.language}); no target data was read",
+                steps=plan.steps,
+            )
 
 
 def _source_data(

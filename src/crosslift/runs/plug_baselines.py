@@ -24,7 +24,7 @@ from crosslift.errors import BadInput
 from crosslift.methods.pretrain import Objectives, Pretrainer, PretrainWork, Sampling
 from crosslift.models.load import AUTO, load_encoder, load_tokenizer, locate, model_kind, quiet_transformers
 from crosslift.models.other_vocabulary import mapped_embeddings, with_embeddings
-from crosslift.runs.fit import save_model
+from crosslift.runs.deliver import save_model
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.progress import Silent, Watch
 from crosslift.runs.settings import Execution, Optimisation, sort_settings

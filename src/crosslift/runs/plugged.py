@@ -13,7 +13,7 @@ from crosslift.errors import BadInput
 from crosslift.models.connectors import LoadedConnector, check_descent, load_connector
 from crosslift.models.load import AUTO, load_tokenizer, locate, model_kind, quiet_transformers
 from crosslift.models.reassembled import Reassembled, to_native
-from crosslift.runs.fit import save_model
+from crosslift.runs.deliver import save_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

@@ -55,7 +55,7 @@ def translate_data(
         What was done, as plain data: `translator`, `rows`, `left_out` (reason -> count), `out`.
     """
     watch, options = watch or Silent(), dict(reading or {})
-    how: dict[str, Any] = {"cache": cache, "progress": _shown(watch, translator.name)}
+    how: dict[str, Any] = {"cache": cache, "progress": progress_bar(watch, translator.name)}
     lines = None if label_with else _lines(data, options, limit)
     if lines is not None:
         made = [" ".join(text.split()) for text in translate_all(translator, lines, **how)]
@@ -118,7 +118,7 @@ def paraphrase_data(
         kept = {str(number): line for number, line in enumerate(lines, start=1) if line.strip()}
         text = Examples("text", language, list(kept), list(kept.values()), name=Path(data).name)
     if translators:
-        tell = _shown(watch, translators[0].name)
+        tell = progress_bar(watch, translators[0].name)
         found, counts = paraphrase(text, translators, cache=cache, progress=tell)
     else:
         found, counts = noise(text, samples=samples, seed=seed)
@@ -170,8 +170,8 @@ def _named(out: Path | None, data: str) -> Path:
     return out
 
 
-def _shown(watch: Watch, name: str) -> Progress:
-    """Return a function that shows progress: a bar begins with the first news and ends with the last."""
+def progress_bar(watch: Watch, name: str) -> Progress:
+    """Return a function that shows a translator's progress: a bar begins with the first news and ends with the last."""
     begun = False
 
     def tell(done: int, total: int) -> None:

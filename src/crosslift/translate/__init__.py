@@ -21,6 +21,7 @@ __all__ = [
     "Chain",
     "Translator",
     "cache_folder",
+    "open_paraphrasers",
     "open_translator",
     "translate_all",
     "translate_examples",
@@ -117,3 +118,27 @@ def open_translator(
     from crosslift.translate.seq2seq import Seq2Seq
 
     return Seq2Seq(rest, source, target, sample=sample, beams=beams)
+
+
+def open_paraphrasers(
+    name: str | Path,
+    language: str,
+    *,
+    samples: int,
+    via: str | None = None,
+    beams: int | None = None,
+    tokenizer: str | None = None,
+) -> list[Translator]:
+    """Open translators from a language into itself, one per paraphrase; of one that always says the same, one.
+
+    Args:
+        name: As for `open_translator`.
+        language: Of the texts and the paraphrases.
+        samples: How many draws.
+        via: Translate into this language first and from there back.
+        beams: Width of the beam search.
+        tokenizer: CTranslate2: where the tokenizer is.
+    """
+    draws = [None] if str(name).startswith(DETERMINISTIC) else list(range(1, samples + 1))
+    options = {"via": via, "beams": beams, "tokenizer": tokenizer}
+    return [open_translator(name, language, language, sample=draw, **options) for draw in draws]  # type: ignore[arg-type]
