@@ -5,6 +5,7 @@ import json
 import pytest
 
 from crosslift.cli import run
+from crosslift.report.measured import measured_charts
 from tests.runs.test_igap import encoder, sets  # noqa: F401  fixtures
 
 SHORT = ["--every", "2", "--epochs", "3", "--batch-size", "8", "--learning-rate", "5e-3", "--quiet"]
@@ -37,6 +38,28 @@ def test_igap_speaks_json_and_draws_matrices(encoder, files, capsys):  # noqa: F
     found = json.loads(capsys.readouterr().out)
     assert set(found["igap"]) == {"from en", "from de"}
     assert (maps / "igap.svg").read_text().startswith("<svg")
+
+
+def test_igap_is_written_where_the_report_finds_it_and_runs_are_kept_beside(encoder, files, capsys, monkeypatch):  # noqa: F811
+    data, out = str(files / "colours.{lang}.tsv"), files / "runs" / "finetune"
+    words = ["measure", "igap", str(encoder), "-d", data, "-l", "de", "--seeds", "1,2", "--epsilon", "1.1", *SHORT]
+    assert run([*words, "--out", str(out), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    written = json.loads((out / "igap.json").read_text())
+    assert written == shown
+    (chart,) = measured_charts("finetune", {"igap": written})
+    assert chart.title.startswith("Interlingual transfer gap")
+    assert [file.name for file in out.iterdir() if file.is_file()] == ["igap.json"]
+    monkeypatch.setattr("crosslift.runs.igap.train", lambda *_, **__: 1 / 0)  # nothing is run twice
+    assert run([*words, "--out", str(out)]) == 0
+    assert f"written   {out / 'igap.json'}" in capsys.readouterr().out
+
+
+def test_each_share_of_noise_has_a_file_of_its_own(encoder, files):  # noqa: F811
+    data, out = str(files / "colours.{lang}.tsv"), files / "out"
+    words = ["measure", "igap", str(encoder), "-d", data, "-l", "de", "--seeds", "1", "--epsilon", "1.1", *SHORT]
+    assert run([*words, "--out", str(out), "--noise", "0,0.5"]) == 0
+    assert {file.name for file in out.glob("*.json")} == {"igap-noise-0.json", "igap-noise-0.5.json"}
 
 
 def test_rank_needs_nothing_but_translated_lines(encoder, files, capsys):  # noqa: F811

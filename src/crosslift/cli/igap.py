@@ -42,13 +42,17 @@ def igap(
     limit: Annotated[int | None, typer.Option(help="Use at most so many items.")] = None,
     max_length: MaxLength = None,
     heat_maps: Annotated[Path | None, typer.Option(help="Folder for transfer matrices as .svg.")] = None,
-    out: Out = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder for igap.json, which crosslift report shows; finished runs are kept."),
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
     **settings: Any,  # noqa: ANN401
 ) -> None:
     """Measure what is lost between languages once the source is learnt: IGAP, and the parts of the error."""
     from crosslift.data import load
+    from crosslift.data.storage import write_json
     from crosslift.runs import igap as runs
     from crosslift.runs.progress import watch_screen
 
@@ -74,7 +78,7 @@ def igap(
             noise=ratio,
             extra=load(extra, language=from_languages[0], split="train") if extra else None,
             limit=limit,
-            out=out,
+            out=out / "igap" if out else None,
             watch=watch_screen(quiet or as_json),
             **_lengths(max_length),
             **settings,
@@ -87,11 +91,17 @@ def igap(
         heat_maps.mkdir(parents=True, exist_ok=True)
         for what in ("igap", "score", "gap") if held_out else ("igap",):
             save_heat_map(heat_map(next(iter(results.values())).matrix(what)), heat_maps / f"{what}.svg")
+    found = {f"{ratio:g}": result.to_dict() for ratio, result in results.items()}
+    several = len(found) > 1
+    files = [out / (f"igap-noise-{ratio}.json" if several else "igap.json") for ratio in found] if out else []
+    for file, content in zip(files, found.values(), strict=False):
+        write_json(file, content)
     if as_json:
-        found = {f"{ratio:g}": result.to_dict() for ratio, result in results.items()}
-        show_json(found if len(found) > 1 else next(iter(found.values())))
+        show_json(found if several else next(iter(found.values())))
     else:
         typer.echo("\n\n".join(map(str, results.values())))
+        if files:
+            typer.echo(f"written   {', '.join(map(str, files))}")
 
 
 def rank(

@@ -27,11 +27,12 @@ from crosslift.measure.igap import Errors, bands, joined
 from crosslift.measure.igap_result import IgapResult
 from crosslift.methods import METHODS, method_class, method_settings
 from crosslift.models.load import load_config, load_model, load_tokenizer, locate
-from crosslift.runs.fit import Plan, fingerprint
+from crosslift.runs.fit import fingerprint
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.gated import Gate, Measured, Passes
 from crosslift.runs.igap_data import held_out_sets, parallel_sets
 from crosslift.runs.igap_settings import Training
+from crosslift.runs.plan import Plan
 from crosslift.runs.progress import Silent, Watch
 from crosslift.runs.settings import Execution, sort_settings
 from crosslift.runs.train import make_accelerator, train
