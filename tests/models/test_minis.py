@@ -4,6 +4,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel, AutoModelForMaskedLM, AutoTokenizer
 
+import crosslift as xl
 from crosslift.demo import load, load_parallel
 from crosslift.measure.retrieval import retrieval_accuracy, sentence_vectors
 from crosslift.models.load import EMBEDDED, embedded_names
@@ -13,7 +14,7 @@ LIMIT_MB = 52
 
 def test_both_encoders_ship_with_a_card_and_within_their_size():
     assert embedded_names() == ["mini-en", "mini-x"]
-    assert sum(path.stat().st_size for path in EMBEDDED.glob("*/model.safetensors")) < LIMIT_MB * 1e6
+    assert sum(path.stat().st_size for path in EMBEDDED.glob("*/*.safetensors")) < LIMIT_MB * 1e6
     for name in embedded_names():
         card = (EMBEDDED / name / "README.md").read_text(encoding="utf-8")
         assert "license: apache-2.0" in card and "## Data and licences" in card
@@ -68,3 +69,16 @@ def test_mini_x_finds_translations_that_random_weights_do_not():
     torch.manual_seed(0)
     random = AutoModel.from_config(AutoConfig.from_pretrained(EMBEDDED / "mini-x"))
     assert accuracy(AutoModel.from_pretrained(EMBEDDED / "mini-x")) > 2 * accuracy(random)
+
+
+@pytest.mark.slow
+def test_the_embedded_connector_takes_an_english_model_to_languages_it_never_saw(tmp_path):
+    run = xl.fit(
+        "finetune", model="mini-en", data="demo-intent", out=tmp_path / "english", learning_rate=5e-4, steps=90,
+        frozen_layers=4, batch_size=16, evaluations=1, select="last",
+    )  # fmt: skip
+    plugged = xl.plug(run.path, "mini-x/mini-en", tmp_path / "plugged")
+    assert plugged.layers == (4, 4, 4)
+    scores = xl.evaluate(plugged.model, "demo-intent", ["de", "zh"], limit=150).rows
+    chance = 100 / len(set(load("demo-intent", "en", "test").labels))
+    assert all(next(iter(seeds.values()))["accuracy"].value > 3 * chance for seeds in scores.values())
