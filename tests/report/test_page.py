@@ -3,6 +3,7 @@
 import json
 import shlex
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from crosslift.errors import BadInput
 from crosslift.measure.alignment import AlignmentReport, EncoderAlignment, Separation
 from crosslift.measure.igap import Band, Checkpoint, Errors
 from crosslift.measure.igap_result import IgapResult
+from crosslift.report.choice import Chosen
 from crosslift.report.content import commands, gather
 from crosslift.report.examples import mistakes
 from crosslift.report.page import markdown_text, render, report
@@ -296,3 +298,25 @@ def test_runs_that_cannot_be_compared_are_shown_with_the_reason(tmp_path):
     assert content.evaluations[0].compared == {}
     assert "ear and finetune cannot be compared" in render(content)
     assert "not evaluated on the same examples" in render(content)
+
+
+def test_the_choice_of_a_transfer_is_shown_as_text_whatever_it_is_called(content):
+    chosen = Chosen(Path("x"), f"a{HOSTILE}", f"rule {HOSTILE}", True, {f"a{HOSTILE}": {f"s{MARKDOWN}": 12.345}},
+                    [f"note {HOSTILE}"], f"hindsight {HOSTILE}", f"crosslift transfer {HOSTILE}")  # fmt: skip
+    page = render(replace(content, choice=chosen))
+    seen = Page(page)
+    assert seen.elements.count("script") == Page(render(content)).elements.count("script")
+    assert "img" not in seen.elements
+    said = " ".join(seen.texts)
+    assert (
+        f"Delivered: a{HOSTILE}, chosen without looking at any label of the other languages. hindsight {HOSTILE}"
+        in said
+    )
+    assert "12.3" in said and f"crosslift transfer {HOSTILE}" in said
+    assert "<script" not in render(replace(content, choice=chosen), "md")
+
+
+def test_gold_target_labels_are_named_where_they_decided(content):
+    chosen = Chosen(Path("x"), "ear", "GOLD TARGET DEV DATA", False, {}, [], "", "")
+    page = render(replace(content, choice=chosen))
+    assert "Delivered: ear, chosen WITH GOLD TARGET LABELS." in page and "a forecast and can be wrong" not in page

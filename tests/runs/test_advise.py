@@ -8,7 +8,8 @@ import pytest
 from crosslift import cli
 from crosslift.cli import run
 from crosslift.errors import BadInput
-from crosslift.runs.advise import HAVE, KINDS, WAYS, advise, table, time_steps
+from crosslift.runs.advise import HAVE, KINDS, WAYS, advise, in_words, main_command, table, time_steps
+from tests.snippets import parse
 from tests.tiny_models import save_encoder
 
 
@@ -17,12 +18,14 @@ def ready(have, **options):
 
 
 def test_labels_alone_allow_the_methods_that_need_nothing_else():
-    assert ready(["labels"]) == ["finetune", "ear", "robust"]
+    assert ready(["labels"]) == ["finetune", "frozen", "ear", "robust"]
 
 
 def test_sentence_pairs_add_adjustment_and_a_task_model_with_text_replaces_labels():
-    assert ready(["labels", "bitext"]) == ["finetune", "ear", "robust", "adjust", "with-adjustment"]
+    with_labels = ["finetune", "frozen", "ear", "robust"]
+    assert ready(["labels", "bitext"]) == [*with_labels, "adjust", "with-adjustment", "adjust+ear"]
     assert ready(["task-model", "source-text"]) == ["distill", "plug"]
+    assert ready(["task-model", "source-text", "target-text"]) == ["distill", "distill+student", "plug"]
 
 
 def test_what_is_missing_is_named_and_ready_methods_come_first():
@@ -44,6 +47,10 @@ def test_measured_gains_are_those_of_the_method_and_the_kind(tmp_path):
     for kind, said in (("tagging", "+1.2 points on panx with m (95% +0.5 to +2.0)"), ("qa", "gain not measured yet")):
         found = {o.method: o.gain for o in advise(["labels"], kind, timed=False, results=tmp_path / "gains.json")}
         assert found["ear"] == said
+    entry |= {"languages": 6, "seeds": 2, "examples": 1000}
+    (tmp_path / "gains.json").write_text(json.dumps({"gains": [entry]}))
+    found = {o.method: o.gain for o in advise(["labels"], "tagging", timed=False, results=tmp_path / "gains.json")}
+    assert found["ear"].endswith("(95% +0.5 to +2.0, 6 languages, 2 seeds, 1,000 training examples)")
 
 
 @pytest.mark.parametrize(
@@ -76,6 +83,25 @@ def test_cost_is_steps_times_seconds(tmp_path, monkeypatch):
     found = {one.method: one for one in advise(["labels"], examples=64)}
     assert (found["finetune"].seconds, found["ear"].seconds) == (3.0, 9.0)  # 2 steps, 3 epochs
     assert found["adjust"].seconds == 6.0 and not found["adjust"].timed
+
+
+def test_what_somebody_has_is_said_with_the_command_that_tries_all_of_it():
+    assert in_words(["task-model", "target-text"], ["de", "th"]) == (
+        "You have a trained source-language model and unlabelled target-language text, but no labels, and want de, th."
+    )
+    have = ["labels", "bitext", "source-text", "task-model"]
+    assert main_command(have, "m", ["de", "th"]) == (
+        "crosslift transfer --model m --data LABELS --bitext de=BITEXT --bitext th=BITEXT --task-model TASK_MODEL "
+        "--text en=TEXT --test TEST"
+    )
+    assert main_command(["bitext"]) == ""
+    parse(shlex.split(main_command(list(HAVE)))[1:])
+
+
+def test_commands_name_the_languages_that_are_wanted():
+    found = {one.method: one.command for one in advise(["labels", "bitext"], to=["th", "sw"], timed=False)}
+    assert "--bitext th=BITEXT --bitext sw=BITEXT" in found["adjust"]
+    assert "--with-adjustment th=BITEXT --with-adjustment sw=BITEXT" in found["with-adjustment"]
 
 
 def test_json_holds_every_method(capsys):

@@ -3,10 +3,12 @@
 import hashlib
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from transformers import AutoModelForSequenceClassification
 
@@ -14,10 +16,15 @@ from crosslift.cli import run
 from crosslift.cli.transfer import seconds
 from crosslift.demo import LANGUAGES
 from crosslift.errors import BadInput, CrossliftError
+from crosslift.report.choice import read_choice
 from crosslift.report.transferred import transfer as transfer_with_page
 from crosslift.runs.demo import demo
+from crosslift.runs.evaluate import predict
 from crosslift.runs.fit import fit
-from crosslift.runs.transfer import NEEDS, candidates, transfer
+from crosslift.runs.transfer import transfer
+from crosslift.runs.transfer_candidates import CHAINS, candidates, cost, needs, parts_of
+from crosslift.runs.transfer_choice import guarded, surely_more
+from crosslift.runs.transfer_inputs import Inputs
 from tests.tiny_bitext import bitext
 from tests.tiny_data import classification
 from tests.tiny_models import save_encoder
@@ -36,17 +43,31 @@ def done(encoder, tmp_path_factory):
     out = tmp_path_factory.mktemp("transfer") / "out"
     return transfer_with_page(
         out=out, model=encoder, data=classification(60), dev=classification(20, 1), bitext={"de": bitext()}, test=TEST,
-        methods=["robust", "adjust", "with-adjustment"], **QUICK,
+        methods=["frozen", "robust", "adjust", "with-adjustment"], **QUICK,
     )  # fmt: skip
 
 
 def test_candidates_are_those_that_the_inputs_allow():
-    assert candidates({"labels"})[0] == ["finetune", "ear", "robust"]
-    assert candidates({"labels", "bitext"})[0] == ["finetune", "ear", "robust", "adjust", "with-adjustment"]
-    assert candidates({"task-model", "text"}) == (
-        ["distill"],
-        {name: f"needs {' and '.join(needs)}" for name, needs in NEEDS.items() if name != "distill"},
-    )
+    assert candidates({"labels"})[0] == ["finetune", "frozen", "ear", "robust"]
+    bitext_too = ["finetune", "frozen", "ear", "robust", "adjust", "with-adjustment", "adjust+ear"]
+    assert candidates({"labels", "bitext"})[0] == bitext_too
+    wanted, skipped = candidates({"task-model", "text", "source-text"})
+    assert wanted == ["distill"] and set(skipped) == set(CHAINS) - {"distill"}
+    assert candidates({"task-model", "text", "source-text", "target-text", "connector"})[0] == [
+        "distill", "plug", "distill+student",
+    ]  # fmt: skip
+
+
+def test_methods_compose_in_one_order_alone():
+    assert parts_of("adjust+ear+student") == ("adjust", "ear", "student")
+    assert needs("adjust+ear+student") == ("labels", "bitext", "target-text")
+    for wrong in ("ear+adjust", "student", "ear+robust", "student+ear", "adjust+plug", "adjust+with-adjustment"):
+        with pytest.raises(BadInput, match="is no chain of methods"):
+            parts_of(wrong)
+
+
+def test_a_chain_costs_what_its_parts_cost_and_adjust_alone_is_fine_tuned():
+    assert (cost("finetune"), cost("adjust"), cost("adjust+ear"), cost("adjust+student")) == (1, 2, 3.5, 4)
 
 
 def test_the_plain_baseline_runs_even_when_other_methods_are_named():
@@ -74,23 +95,65 @@ def test_a_duration_is_read_in_seconds():
 
 
 def test_every_candidate_is_run_and_scored_in_every_language(done):
-    assert list(done.runs) == ["finetune", "robust", "adjust", "with-adjustment"]
+    assert list(done.runs) == ["finetune", "frozen", "robust", "adjust", "with-adjustment"]
     assert {name: list(scores.rows) for name, scores in done.scores.items()} == {
         name: ["en", "de"] for name in done.runs
     }
     assert done.failed == {}
-    assert len(done.table().splitlines()) == 5
+    assert len(done.table().splitlines()) == 1 + len(done.runs)
 
 
-def test_the_choice_goes_by_source_dev_scores_alone(done):
+def test_the_signal_is_the_source_dev_score_where_there_are_too_few_pairs_to_judge_by(done):
     record = json.loads((done.path / "transfer.json").read_text())
     assert record["target_labels_read"] is False
     for name, path in done.runs.items():
         facts = json.loads((path / "finished.json").read_text())
-        assert record["signals"][name] == facts["dev"][facts["selected"]]["accuracy"]
-    best = max(record["signals"].values())
-    assert record["chosen"] == next(name for name, value in record["signals"].items() if value == best)
-    assert "en dev data; no target label was read" in record["rule"]
+        assert record["signals"][name] == {"source dev": facts["dev"][facts["selected"]]["accuracy"]}
+    assert record["rule"].startswith("score on en dev data: ") and record["rule"].endswith("no target label was read")
+
+
+def test_the_baseline_stands_unless_a_lead_is_more_than_chance():
+    scores = {"finetune": 80.0, "ear": 81.0, "robust": 85.0}
+    assert guarded(scores, [])[0] == "finetune"
+    assert guarded(scores, ["ear"])[0] == "ear"
+    assert guarded(scores, ["ear", "robust"])[0] == "robust"
+    assert guarded({"finetune": 80.0, "ear": 80.0}, ["ear"])[0] == "finetune"  # of equals the plainer
+    assert guarded({"distill": 70.0, "plug": 71.0}, []) == ("plug", "the highest")
+
+
+def test_a_lead_is_sure_where_resampling_does_not_undo_it():
+    dev, half, most = np.ones(200), np.tile([0.0, 1.0], 100), np.tile([0.0, 1.0, 1.0, 1.0], 50)
+    assert surely_more((dev, most, most), (dev, half, half))
+    assert not surely_more((dev, half, half), (dev, most, most))
+    assert not surely_more((dev, half), (dev, half))
+    few = np.array([0.0, 1.0, 1.0, 1.0]), np.array([0.0, 1.0, 0.0, 1.0])
+    assert not surely_more((dev, few[0]), (dev, few[1]))
+
+
+def test_with_sentence_pairs_the_choice_also_goes_by_unchanged_answers_on_pairs_that_nothing_learnt_from(
+    encoder, tmp_path
+):
+    pairs = bitext(200)
+    done = transfer(
+        out=tmp_path / "out", model=encoder, data=classification(60), bitext={"de": pairs}, methods=["adjust"], **QUICK
+    )
+    record = json.loads((done.path / "transfer.json").read_text())
+    assert "share of translated sentences with an unchanged answer (de), and score on en dev data" in record["rule"]
+    held_out = pairs.select(range(160, 200))
+    for name, signals in record["signals"].items():
+        said = [p["prediction"] for p in predict(done.runs[name], held_out.texts, language="en")]
+        of_translations = [p["prediction"] for p in predict(done.runs[name], held_out.pairs, language="de")]
+        share = np.mean([a == b for a, b in zip(said, of_translations, strict=True)])
+        assert signals["translation agreement"] == pytest.approx(100 * share, abs=0.01)
+        assert signals["carried"] == pytest.approx(signals["source dev"] * share, abs=0.02)
+
+
+def test_pairs_and_text_to_judge_by_are_not_learnt_from():
+    given = Inputs("m", None, None, "en", {"de": bitext(200)}, "t", {"en": classification(300)}, None, None, (1,))
+    learnt, judged = given.training_pairs()["de"], given.judging_pairs()["de"]
+    assert (len(learnt), len(judged)) == (160, 40) and not set(learnt.ids) & set(judged.ids)
+    texts, kept = given.texts("classification")["en"], given.judging_texts("classification")["en"]
+    assert len(texts) + len(kept) == 300 and len(kept) >= 15 and not set(texts.ids) & set(kept.ids)
 
 
 def test_what_the_choice_cost_is_said_in_hindsight(done):
@@ -102,11 +165,18 @@ def test_what_the_choice_cost_is_said_in_hindsight(done):
 def test_the_model_is_the_chosen_one_and_opens_with_transformers(done):
     assert weights(done.model) == weights(done.runs[done.chosen] / "model")
     assert AutoModelForSequenceClassification.from_pretrained(done.model).config.num_labels == 3
-    assert (done.model / "README.md").read_text() == (done.runs[done.chosen] / "model" / "README.md").read_text()
+    card, own = ((folder / "README.md").read_text() for folder in (done.model, done.runs[done.chosen] / "model"))
+    assert card.startswith(own) and f"Delivered: {done.chosen}. Rule: {done.rule}." in card[len(own) :]
+    assert "| with-adjustment | " in card[len(own) :]
 
 
-def test_the_report_names_the_choice(done):
-    assert f"Transfer: {done.chosen} was chosen" in (done.path / "report.html").read_text()
+def test_the_report_names_the_choice_with_its_rule_and_signals(done):
+    page = (done.path / "report.html").read_text()
+    assert f"Delivered: {done.chosen}, chosen without looking at any label of the other languages." in page
+    record = json.loads((done.path / "transfer.json").read_text())
+    assert record["rule"] in page and record["signals"]["adjust"]["source dev"] > 0
+    for name in done.runs:
+        assert f"<bdi>{name}</bdi>" in page
 
 
 def test_another_request_in_the_same_folder_is_refused(done, encoder):
@@ -167,11 +237,17 @@ def test_the_command_line_tells_the_same_as_python(encoder, tmp_path, capsys):
     words += ["--evaluations", "1", "--out", str(tmp_path / "out"), "--budget", "10m"]
     assert run(words) == 0
     said = capsys.readouterr().out
-    assert "chosen    finetune (highest score on en dev data; no target label was read)" in said
+    assert "chosen    finetune (score on en dev data: no candidate is ahead of the plain baseline; no " in said
     assert "hindsight" not in said  # nothing else was tried
     assert f"report    {tmp_path / 'out' / 'report.html'}" in said
     assert run([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out" / "transfer.json").read_text())
+    again = shlex.split(read_choice(tmp_path / "out").command)
+    assert run([*again[1:], "--quiet", "--json"]) == 0  # what the report says is the same request: nothing is run anew
+    assert json.loads(capsys.readouterr().out)["chosen"] == "finetune"
+    assert run(["report", str(tmp_path / "out"), "-o", str(tmp_path / "page.md")]) == 0
+    page = (tmp_path / "page.md").read_text()
+    assert "## How the delivered model was chosen" in page and "| finetune | " in page
 
 
 @pytest.mark.slow
@@ -183,7 +259,7 @@ def test_the_demo_scores_its_candidates_in_every_language_of_the_corpus(encoder,
 
 
 KILLED = """
-import os, signal, sys
+import os, random, signal, sys, threading, time
 from pathlib import Path
 from crosslift.runs.progress import Silent
 from crosslift.runs.transfer import transfer
@@ -191,7 +267,7 @@ from tests.runs.test_transfer import TEST, QUICK
 from tests.tiny_bitext import bitext
 from tests.tiny_data import classification
 
-out, encoder, kills = Path(sys.argv[1]), sys.argv[2], [int(x) for x in sys.argv[3].split(",") if x]
+out, encoder, how, numbers = Path(sys.argv[1]), sys.argv[2], sys.argv[3], [int(x) for x in sys.argv[4].split(",")]
 
 class Dies(Silent):
     def __init__(self, at):
@@ -204,35 +280,64 @@ class Dies(Silent):
 
     start = advance = finish = say = tick
 
-def job(watch, out=out / "killed"):
-    transfer(out=out, model=encoder, data=classification(60), dev=classification(20, 1), bitext={"de": bitext()},
+def job(out, watch=Silent()):
+    transfer(out=out, model=encoder, data=classification(60), dev=classification(20, 1), bitext={"de": bitext(200)},
              test=TEST, methods=["robust", "adjust"], checkpoint_every=1, watch=watch, **QUICK)
 
-died = 0
-for at in kills:
+def in_child(out, watch=Silent(), killed_after=None):
     child = os.fork()
     if not child:
-        job(Dies(at))
+        job(out, watch)
         os._exit(0)
-    died += os.WIFSIGNALED(os.waitpid(child, 0)[1])
-job(Silent())
-job(Silent(), out / "whole")
+    timer = threading.Timer(killed_after or 3600, os.kill, (child, signal.SIGKILL))
+    timer.start()
+    ended = os.waitpid(child, 0)[1]
+    timer.cancel()
+    return os.WIFSIGNALED(ended)
+
+began = time.monotonic()
+in_child(out / "whole")
+lasted = time.monotonic() - began
+died = 0
+if how == "at signs of life":
+    for at in numbers:
+        died += in_child(out / "killed", Dies(at))
+    in_child(out / "killed")
+else:
+    draw = random.Random(numbers[0])
+    for trial in range(numbers[1]):
+        moment = draw.uniform(0, lasted)
+        while not in_child(out / f"killed-{trial}", killed_after=moment):
+            os.rename(out / f"killed-{trial}", out / f"ended-{trial}-{moment}")
+            moment *= 0.7
+        died += 1
+        in_child(out / f"killed-{trial}")
 print(died)
 """
 
 
-def killed(out: Path, encoder: Path, kills: list[int]) -> int:
-    """Run a transfer that is killed outright at its n-th sign of life, again and again, then let it end."""
+def killed(out: Path, encoder: Path, how: str, numbers: list[int]) -> int:
+    """Run transfers that are killed outright and started again; return how many kills there were."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{Path('src').resolve()}:{Path().resolve()}"}
-    words = [sys.executable, "-c", KILLED, str(out), str(encoder), ",".join(map(str, kills))]
+    words = [sys.executable, "-c", KILLED, str(out), str(encoder), how, ",".join(map(str, numbers))]
     ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return int(ended.stdout)
 
 
-def result(out: Path) -> tuple[object, str]:
+def result(out: Path) -> tuple[object, dict[str, str]]:
+    """What a transfer says, and digests of every model and prediction that it left."""
     record = json.loads((out / "transfer.json").read_text().replace(str(out), "OUT"))
-    return record, weights(out / "model")
+    files = [*(out / "model").glob("*"), *out.glob("runs/*/model/*"), *out.glob("**/predictions/*")]
+    files += out.glob("selection/*/translations.*.json")
+    digests = {
+        file.relative_to(out).as_posix(): hashlib.sha256(
+            file.read_bytes().replace(str(out).encode(), b"OUT")
+        ).hexdigest()
+        for file in files
+        if file.is_file()
+    }
+    return record, digests
 
 
 def weights(model: Path) -> str:
@@ -240,11 +345,20 @@ def weights(model: Path) -> str:
 
 
 def test_killed_and_started_again_it_ends_in_the_same_result(encoder, tmp_path):
-    assert killed(tmp_path, encoder, [3, 12, 25]) == 3
+    assert killed(tmp_path, encoder, "at signs of life", [3, 25]) == 2
     assert result(tmp_path / "killed") == result(tmp_path / "whole")
 
 
 @pytest.mark.slow
-def test_ten_kills_end_in_the_same_result(encoder, tmp_path):
-    assert killed(tmp_path, encoder, [1, 2, 5, 7, 9, 12, 15, 16, 17, 19]) == 10
+def test_ten_kills_of_one_transfer_end_in_the_same_result(encoder, tmp_path):
+    assert killed(tmp_path, encoder, "at signs of life", [1, 2, 5, 7, 9, 12, 15, 16, 17, 19]) == 10
     assert result(tmp_path / "killed") == result(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_killed_at_any_of_ten_random_moments_and_started_again_it_ends_in_the_same_result(encoder, tmp_path):
+    assert killed(tmp_path, encoder, "at random moments", [18, 10]) == 10
+    whole = result(tmp_path / "whole")
+    assert whole[0]["signals"]["adjust"]["carried"] >= 0 and len(whole[1]) > 20
+    for trial in range(10):
+        assert result(tmp_path / f"killed-{trial}") == whole

@@ -22,9 +22,10 @@ def command(arguments: list[str]) -> Callable[..., None]:
     """Return the verb; the settings of the fits are looked up only when it is called."""
     if arguments[:1] != ["transfer"]:
         return transfer_stub
+    from crosslift.cli.reading import FileOptions
     from crosslift.runs.settings import Optimisation, Selection
 
-    return with_settings(transfer, {"Optimisation": Optimisation, "Selection": Selection})
+    return with_settings(transfer, {"Reading files": FileOptions, "Optimisation": Optimisation, "Selection": Selection})
 
 
 def transfer(
@@ -37,14 +38,19 @@ def transfer(
     source: Annotated[str, typer.Option(help="Language of the labels and of the task model.")] = "en",
     bitext: Annotated[list[str] | None, typer.Option("--bitext", "-b", help=BITEXT_HELP)] = None,
     task_model: Annotated[str | None, typer.Option("--task-model", help="A trained source-language model.")] = None,
+    base: Annotated[str | None, typer.Option(help="The public model that the task model was tuned from.")] = None,
+    connector: Annotated[str | None, typer.Option(help="A trained connector, in place of --base and text.")] = None,
     text: Annotated[
         list[str] | None, typer.Option("--text", "-t", help="LANGUAGE=FILE of unlabelled text; repeat for more.")
     ] = None,
     synonyms: Annotated[str | None, typer.Option(help="File of source-language synonyms, for ear and robust.")] = None,
     test: Annotated[str | None, typer.Option(help="Test data to score all candidates on; {lang} in a file.")] = None,
     languages: Annotated[str | None, typer.Option("--languages", "-l", help="Of the test data: de,th,sw.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Candidates: ear,robust,adjust,… (default: all).")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Candidates and chains: ear,adjust+ear,… (default: all that apply).")
+    ] = None,
     budget: Annotated[str | None, typer.Option(help="Time for training: 30m, 2h, 90s.")] = None,
+    igap: Annotated[bool, typer.Option("--igap", help="Also measure random-label IGAP; with --bitext.")] = False,
     target_dev: Annotated[str | None, typer.Option("--target-dev", help="Gold target dev data; see below.")] = None,
     allow_target_dev: Annotated[
         bool, typer.Option("--allow-target-dev", help="Choose by gold target dev data; the result says so.")
@@ -56,9 +62,11 @@ def transfer(
     **settings: Any,  # noqa: ANN401
 ) -> None:
     """Run the methods that apply, choose one without target labels, deliver model and report."""
+    from crosslift.cli.reading import load_options, split_options
     from crosslift.report.transferred import transfer as run_transfer
     from crosslift.runs.progress import watch_screen
 
+    reading, settings = split_options(settings)
     done = run_transfer(
         out=out,
         model=model,
@@ -67,16 +75,20 @@ def transfer(
         source=source,
         bitext=bitexts(bitext, "--bitext") if bitext else None,
         task_model=task_model,
+        base=base,
+        connector=connector,
         text=pairs(text, "--text"),
         synonyms=synonyms,
         test=test,
         languages=names(languages),
         methods=names(methods),
         budget=seconds(budget) if budget else None,
+        igap=igap,
         target_dev=target_dev,
         allow_target_dev=allow_target_dev,
         seeds=seeds(seeds_text),
         limit=limit,
+        reading=load_options(reading) if reading else None,
         watch=watch_screen(quiet or as_json),
         **settings,
     )

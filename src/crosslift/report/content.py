@@ -14,11 +14,14 @@ from crosslift.data.storage import Json, read_json
 from crosslift.errors import BadInput, CrossliftError, nearest
 from crosslift.measure.scores import Comparisons, Score, Scores
 from crosslift.methods import METHODS, method_settings
+from crosslift.report.choice import FILE, Chosen, candidates_of, read_choice
 from crosslift.runs.compare import compare
 from crosslift.runs.folder import RunFolder, find_runs
 from crosslift.runs.metrics import metrics_until
 from crosslift.runs.settings import Optimisation, Selection, default, option
 from crosslift.tasks import TASKS
+
+_NAMED = 6  # systems in a title
 
 SURE = 0.05
 """Below this p-value, after Holm's correction for the number of languages, a difference is marked."""
@@ -106,6 +109,7 @@ class Content:
     evaluations: list[Evaluation]
     measured: dict[str, Json]
     command: str
+    choice: Chosen | None = None
 
 
 def gather(
@@ -114,7 +118,7 @@ def gather(
     """Read what a report needs from run folders.
 
     Args:
-        runs: Run folders, groups of seeds, or folders of sweeps.
+        runs: Run folders, groups of seeds, or folders of sweeps and transfers.
         baseline: Which system the others are compared with, by its name in the report; default: the first
             `finetune`, else the first.
         data: Show this evaluation alone; default: all.
@@ -145,6 +149,7 @@ def gather(
         evaluations=evaluations,
         measured={name: cast("Json", found) for name, found in measured.items() if found},
         command=shlex.join(words),
+        choice=next((read_choice(Path(run)) for run in runs if (Path(run) / FILE).exists()), None),
     )
 
 
@@ -156,6 +161,8 @@ def _systems(runs: Sequence[str | Path]) -> list[System]:
             if not groups:
                 raise BadInput(f"The sweep in {run} has no finished run yet.")
             paths += groups
+        elif (run / FILE).exists():
+            paths += candidates_of(run)
         else:
             paths.append(run)
     found = []
@@ -171,6 +178,9 @@ def _systems(runs: Sequence[str | Path]) -> list[System]:
         found.append(System("", path, folders, folders[0].config, summaries))
     methods = [str(system.config.get("method")) for system in found]
     names = [_name(system, methods) for system in found]
+    for place, system in enumerate(found):
+        if (system.path.parents[1] / FILE).exists():  # a candidate is called so, whatever its last method
+            names[place] = system.path.name
     return [
         replace(system, name=name if names.count(name) == 1 else str(system.path))
         for system, name in zip(found, names, strict=True)
@@ -221,7 +231,8 @@ def _evaluation(systems: Sequence[System], name: str, baseline: str) -> Evaluati
 def _title(systems: Sequence[System]) -> str:
     data = dict.fromkeys(data_name(system.config["data"]) for system in systems if system.config.get("data"))
     methods = dict.fromkeys(str(system.config.get("method")) for system in systems)
-    return f"{', '.join(data) or 'Evaluation'}: {', '.join(methods)}"
+    names = methods if len(methods) == len(systems) or len(systems) > _NAMED else [system.name for system in systems]
+    return f"{', '.join(data) or 'Evaluation'}: {', '.join(names)}"
 
 
 def data_name(name: object) -> str:
@@ -281,6 +292,11 @@ def commands(system: System) -> list[str]:
         for cls, part in groups:
             words += _options(cls, cast("Json", config.get(part) or {}))
         lines.append(shlex.join([*words, "--out", str(system.path)]))
+    elif method == "distill":
+        lines.append(_distilling(system))
+    elif method == "plug" and config.get("task_model"):
+        words = ["crosslift", "plug", str(config["task_model"]), "--connector", str(config["connector"])]
+        lines.append(shlex.join([*words, "--out", str(system.folders[0].model)]))
     elif method != "given":
         lines.append(f"# crosslift fit {method}: its settings are in {system.folders[0].config_file}")
     for name, found in system.folders[0].results().items():
@@ -292,6 +308,22 @@ def commands(system: System) -> list[str]:
         words += ["--limit", str(first["limit"])] if first.get("limit") else []
         lines.append(shlex.join(words))
     return lines
+
+
+def _distilling(system: System) -> str:
+    """Return the command of a distillation; the files of its text are not in its settings, only their languages."""
+    config = system.config
+    words = ["crosslift", "fit", "distill", "--teacher", str(config["teacher"]), "--student", str(config["model"])]
+    for language in cast("list[str]", config.get("languages") or []):
+        words += ["--text", f"{language}=TEXT"]
+    words += ["--seeds", ",".join(map(str, system.seeds))]
+    words += ["--limit", str(config["limit"])] if config.get("limit") else []
+    if config.get("rate_from") == "given":
+        words += ["--learning-rate", str(cast("Json", config["optimisation"])["learning_rate"])]
+    for name in ("epochs", "steps", "batch_size"):
+        value = cast("Json", config["optimisation"]).get(name)
+        words += [option(name), f"{value:g}"] if value is not None else []
+    return shlex.join([*words, "--out", str(system.path)])
 
 
 def _options(cls: type, chosen: Mapping[str, object]) -> list[str]:

@@ -22,6 +22,7 @@ from crosslift.data.storage import Json, write_text
 from crosslift.errors import BadInput, MissingExtra, nearest
 from crosslift.measure.significance import format_p
 from crosslift.report import charts
+from crosslift.report.choice import MEANINGS
 from crosslift.report.content import SURE, Content, Evaluation, System, commands, cost, gather, learning
 from crosslift.report.examples import Mistake, mistakes
 from crosslift.report.languages import language_name
@@ -85,7 +86,7 @@ def report(
     """Write the report of some runs: scores, how sure we are, where it fails, what it cost, how to repeat it.
 
     Args:
-        runs: Evaluated run folders, groups of seeds, or folders of sweeps.
+        runs: Evaluated run folders, groups of seeds, or folders of sweeps and transfers.
         out: The file.
         format: `html` or `md`; default: by the file's ending.
         baseline: Which system the others are compared with; default: the first `finetune`, else the first.
@@ -123,6 +124,7 @@ def render(content: Content, format: str = "html", *, examples: int = 3) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         numbers=_numbers(content),
         language=language_name,
+        meanings=MEANINGS,
         legend_mark=charts.legend_mark,
         clock=clock,
         sure=SURE,
@@ -227,7 +229,8 @@ def _summary(content: Content, evaluation: Evaluation) -> list[str]:
     source = language_name(evaluation.source) if evaluation.source else None
     count = len(evaluation.targets)
     others = f"{count} other language{'s' if count != 1 else ''}" if source else f"{count} languages"
-    said = [f"Trained in {source}, then measured in {others}." if source else f"Measured in {others}."]
+    said = [content.choice.lead] if content.choice else []
+    said.append(f"Trained in {source}, then measured in {others}." if source else f"Measured in {others}.")
     ranking = evaluation.ranking
     if not ranking:
         return said

@@ -24,11 +24,8 @@ def write_page(done: Transferred, watch: Any) -> Path | None:  # noqa: ANN401  a
     if not done.scores:
         watch.say("report    none: it shows scores, and there is no test data (--test)")
         return None
-    given = done.path / "runs" / "task-model"
-    systems = [*([given] if given.exists() else []), *done.runs.values()]
-    title = f"Transfer: {done.chosen} was chosen by {done.rule}"
     try:
-        return report(systems, done.path / "report.html", title=title)
+        return report([done.path], done.path / "report.html")
     except MissingExtra as missing:
         watch.say(f"report    not written: {missing.seen} {missing.remedy}")
         return None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -30,7 +31,12 @@ SETS = {"classification": "demo-intent", "tagging": "demo-slots", "qa": "demo-qa
 """Kind -> the embedded set on which a step is timed."""
 
 RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "gains.json"
-"""Measured gains, where this is a checkout: `{"gains": [{method, kind, data, model, difference, low, high}, …]}`."""
+"""Measured gains over plain fine-tuning, where this is a checkout.
+
+`{"gains": [{method, kind, data, model, difference, low, high, languages, seeds, examples}, …]}`: points, mean over the
+target languages, with the 95 % interval of a paired bootstrap over test examples; how many languages, seeds and
+training examples there were.
+"""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,12 @@ WAYS = {
         "crosslift fit finetune --model MODEL --data LABELS --out runs/finetune",
         timed=True,
     ),
+    "frozen": Way(
+        "fine-tuning that keeps the lower layers as they are",
+        ("labels",),
+        "crosslift transfer --model MODEL --data LABELS --methods frozen",
+        cost=0.7,
+    ),
     "ear": Way(
         "embedding push and attention pull on synonyms",
         ("labels",),
@@ -89,11 +101,25 @@ WAYS = {
         "crosslift fit finetune --model MODEL --data LABELS --with-adjustment de=BITEXT --out runs/with-adjustment",
         cost=4.0,
     ),
+    "adjust+ear": Way(
+        "adjusted encoder, then embedding push and attention pull",
+        ("labels", "bitext"),
+        "crosslift transfer --model MODEL --data LABELS --bitext de=BITEXT --methods adjust+ear",
+        cost=3.5,
+    ),
     "distill": Way(
         "an encoder learns what your model says about text of its language",
         ("task-model", "source-text"),
         "crosslift transfer --model MODEL --task-model TASK_MODEL --text en=TEXT",
         cost=2.0,
+        epochs=10.0,
+    ),
+    "distill+student": Way(
+        "the same, then a small model learns what that encoder says about text of your languages",
+        ("task-model", "source-text", "target-text"),
+        "crosslift transfer --model MODEL --task-model TASK_MODEL --text en=TEXT --text de=TARGET_TEXT"
+        " --methods distill+student",
+        cost=4.0,
         epochs=10.0,
     ),
     "plug": Way(
@@ -150,7 +176,7 @@ class Advice:
             return "the baseline: gains are measured against it"
         said = [
             f"{float(str(g['difference'])):+.1f} points on {g['data']} with {g['model']} "
-            f"(95% {float(str(g['low'])):+.1f} to {float(str(g['high'])):+.1f})"
+            f"(95% {float(str(g['low'])):+.1f} to {float(str(g['high'])):+.1f}{_conditions(g)})"
             for g in self.gains
         ]
         return "; ".join(said) or "gain not measured yet"
@@ -160,12 +186,20 @@ class Advice:
         return {**asdict(self), "ready": not self.missing, "gain": self.gain}
 
 
+def _conditions(gain: Json) -> str:
+    """Return how a gain was measured, as far as its entry says."""
+    known = (("languages", "language"), ("seeds", "seed"), ("examples", "training example"))
+    counts = [(int(str(gain[name])), word) for name, word in known if gain.get(name)]
+    return "".join(f", {count:,} {word}{'s' if count != 1 else ''}" for count, word in counts)
+
+
 def advise(
     have: Collection[str],
     kind: str = "classification",
     *,
     model: str = "mini-x",
     examples: int = 10_000,
+    to: Sequence[str] = ("de",),
     timed: bool = True,
     results: Path = RESULTS,
 ) -> list[Advice]:
@@ -176,6 +210,7 @@ def advise(
         kind: Of `KINDS`.
         model: Encoder; it is timed on a few steps of embedded data.
         examples: How many labelled examples or texts there are, for the cost.
+        to: Target languages, for the commands.
         timed: Time a few steps; without, no cost is given.
         results: File of measured gains.
 
@@ -205,7 +240,7 @@ def advise(
                 seconds=None if step is None else round(step * steps * way.epochs, 1),
                 timed=name in seconds,
                 gains=tuple(g for g in gains if g.get("method") == name and g.get("kind") == kind),
-                command=_command(way, name, model, have),
+                command=_for_languages(_command(way, name, model, have), to),
             )
         )
     return sorted(found, key=lambda one: bool(one.missing))
@@ -216,6 +251,38 @@ def _command(way: Way, name: str, model: str, have: Collection[str]) -> str:
     if "synonyms" in have and name in ("ear", "robust"):
         command = command.replace("--variant gaussian", "--variant rs-da") + " --synonyms SYNONYMS"
     return command
+
+
+def _for_languages(command: str, to: Sequence[str]) -> str:
+    """Return a command with its options for one target language said for each of several."""
+
+    def each(found: re.Match[str]) -> str:
+        return " ".join(f"{found[1]} {language}={found[2]}" for language in to or ("de",))
+
+    return re.sub(r"(--(?:bitext|text|with-adjustment)) de=(\S+)", each, command)
+
+
+def in_words(have: Collection[str], to: Sequence[str] = ()) -> str:
+    """Return what somebody has and lacks, as a sentence."""
+    there = [words for name, words in HAVE.items() if name in have]
+    where = f", and want {', '.join(to)}" if to else ""
+    lacking = "" if "labels" in have else ", but no labels"
+    return f"You have {' and '.join(there) or 'nothing yet'}{lacking}{where}."
+
+
+def main_command(have: Collection[str], model: str = "mini-x", to: Sequence[str] = ("de",)) -> str:
+    """Return the command that tries everything which applies; nothing where nothing does."""
+    words = [f"crosslift transfer --model {model}"]
+    words += ["--data LABELS"] if "labels" in have else []
+    words += ["--bitext de=BITEXT"] if "bitext" in have and "labels" in have else []
+    words += ["--synonyms SYNONYMS"] if "synonyms" in have and "labels" in have else []
+    task = "task-model" in have and ("source-text" in have or "target-text" in have)
+    words += ["--task-model TASK_MODEL"] if task else []
+    words += ["--text en=TEXT"] if "source-text" in have else []
+    words += ["--text de=TARGET_TEXT"] if "target-text" in have else []
+    if "labels" not in have and not task:
+        return ""
+    return _for_languages(" ".join([*words, "--test TEST"]), to)
 
 
 def measured_gains(file: Path) -> list[Json]:
@@ -271,5 +338,6 @@ def table(found: list[Advice]) -> str:
         if not one.missing:
             sure = "about" if one.timed else "very roughly"
             about = "" if one.seconds is None else f"{sure} {clock(one.seconds)} here; "
-            lines += [f"{'':<17}{about}{one.gain}", f"{'':<17}{one.command}"]
+            said = f"{about}{one.gain}".replace("; ", f";\n{'':<17}")
+            lines += [f"{'':<17}{said}", f"{'':<17}{one.command}"]
     return "\n".join(lines)

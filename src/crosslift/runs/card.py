@@ -79,6 +79,17 @@ def model_card(folder: RunFolder) -> str:
     return f"---\n{head}---\n\n" + "\n\n".join(part for part in parts if part) + "\n"
 
 
+def choice_section(chosen: str, rule: str, signals: Mapping[str, Mapping[str, float]]) -> str:
+    """Return what a card says of a model that was chosen among candidates: by what rule, and their signals."""
+    kinds = list(dict.fromkeys(kind for found in signals.values() for kind in found))
+    rows = [f"| candidate | {' | '.join(kinds)} |", "|---" * (len(kinds) + 1) + "|"]
+    for name, found in signals.items():
+        cells = [f"{found[kind]:.1f}" if kind in found else "–" for kind in kinds]
+        rows.append(f"| {_plain(name)} | {' | '.join(cells)} |")
+    table = "\n\n" + "\n".join(rows) if kinds else ""
+    return f"## How it was chosen among candidates\n\nDelivered: {_plain(chosen)}. Rule: {_plain(rule)}.{table}\n"
+
+
 def _evaluated(results: Json) -> dict[str, dict[str, Json]]:
     """Return the scores by data and language of the delivered weights.
 
@@ -153,6 +164,8 @@ def _about(config: Json) -> str:
     if config.get("teacher"):
         labels_read = "its weights were chosen with gold labels" if config.get("target_dev") else "no label was read"
         lines.append(f"Its teacher was {_plain(_last(config['teacher']))}; {labels_read}.")
+    if config.get("task_model"):
+        lines.append(f"The task model in it is {_plain(_last(config['task_model']))}.")
     lines.append(f"It started from {_plain(_last(config.get('model')))}.")
     if labels:
         shown = ", ".join(map(_plain, labels[:80])) + (", …" if len(labels) > 80 else "")

@@ -10,7 +10,7 @@ from crosslift.runs.progress import Watch
 from crosslift.runs.transfer import Transferred, transfer
 
 ENCODER = "mini-x"
-METHODS = ("finetune", "robust")
+METHODS = ("finetune", "frozen")
 SETTINGS: dict[str, Any] = {"learning_rate": 3e-4, "epochs": 3, "evaluations": 3}
 """A small encoder wants a larger rate than a base-sized one."""
 
@@ -31,6 +31,7 @@ def demo(
         out=out,
         model=model,
         data="demo-intent",
+        text=dict.fromkeys(languages, "demo-intent"),  # without labels: what the choice goes by
         test="demo-intent",
         languages=languages,
         methods=METHODS,

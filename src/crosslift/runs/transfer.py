@@ -11,34 +11,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 from crosslift.data import languages_of
 from crosslift.data.examples import Examples
-from crosslift.data.storage import Json, atomic, read_json, write_json
-from crosslift.errors import BadInput, CrossliftError, Unfinished, nearest
+from crosslift.data.storage import Json, atomic, read_json, write_json, write_text
+from crosslift.errors import BadInput, CrossliftError, Unfinished
 from crosslift.measure.scores import Scores
+from crosslift.measure.significance import format_p
 from crosslift.models.load import load_config
-from crosslift.runs.adjust import Bitexts, adjust
-from crosslift.runs.card import write_card
-from crosslift.runs.distill import distill
+from crosslift.runs.adjust import Bitexts
+from crosslift.runs.card import CARD, choice_section, write_card
+from crosslift.runs.compare import compare
 from crosslift.runs.distill_data import Text
 from crosslift.runs.evaluate import evaluate
-from crosslift.runs.fit import Run, fingerprint, fit, open_run
+from crosslift.runs.fit import Run, open_run
 from crosslift.runs.progress import Silent, Watch, clock
+from crosslift.runs.transfer_candidates import candidates, cost, run_candidate
+from crosslift.runs.transfer_choice import BASELINE, Choice, by_gold, choose
+from crosslift.runs.transfer_igap import add_gaps
+from crosslift.runs.transfer_inputs import Inputs
 
-NEEDS: dict[str, tuple[str, ...]] = {
-    "finetune": ("labels",),
-    "ear": ("labels",),
-    "robust": ("labels",),
-    "adjust": ("labels", "bitext"),
-    "with-adjustment": ("labels", "bitext"),
-    "distill": ("task-model", "text"),
-}
-"""Candidate -> what it needs, in the order in which they run; the plain baseline is the first."""
-
-COST = {"finetune": 1.0, "ear": 2.5, "robust": 1.4, "adjust": 2.0, "with-adjustment": 4.0, "distill": 2.0}
-"""Rough cost of a candidate in plain fine-tunings: what the budget is held against before anything is known."""
+SURE = 0.05
+"""Below this p-value of a paired test a difference is called one."""
 
 SMALL = 512
 """Encoders narrower than this want a larger learning rate."""
@@ -78,8 +73,29 @@ class Transferred:
         for name, scores in self.scores.items():
             cells = [f"{found.mean:6.1f}" if (found := scores.of_language(x)) else "     –" for x in languages]
             mean = scores.mean("targets")
-            lines.append(f"{name:<{width}}{''.join(cells)}   {f'{mean.mean:.1f}' if mean else '–'}")
+            spread = f" ± {mean.sd:.1f}" if mean and mean.sd is not None else ""
+            shown = f"{mean.mean:.1f}{spread}" if mean else "–"
+            lines.append(f"{name:<{width}}{''.join(cells)}   {shown}{self._remark(name)}")
         return "\n".join(lines)
+
+    def _remark(self, name: str) -> str:
+        """Return how a candidate compares with the baseline, and its size where it is a small student."""
+        size = ""
+        weights = self.runs[name] / "model" / "model.safetensors" if name in self.runs else None
+        if name.endswith("+student") and weights and weights.exists():
+            size = f"   {weights.stat().st_size / 1e6:.1f} MB"
+        if name == BASELINE or BASELINE not in self.runs or name not in self.runs:
+            return size
+        table = self.scores[name]
+        if not table.targets:
+            return size
+        try:
+            found = compare(self.runs[name], self.runs[BASELINE], data=table.task, languages=table.targets).pooled
+        except CrossliftError:  # such as one seed against three
+            return size
+        way = "better" if found.difference > 0 else "worse"
+        sure = f"{way} than {BASELINE}, {format_p(found.p_value)}"
+        return f"   {sure if found.p_value < SURE else f'no sure difference from {BASELINE}'}{size}"
 
     @property
     def best_in_hindsight(self) -> str | None:
@@ -91,43 +107,6 @@ class Transferred:
         return read_json(self.path / "transfer.json")
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """What there is to work with."""
-
-    model: str
-    data: str | Path | Examples | None
-    dev: str | Path | Examples | None
-    source: str
-    bitext: Bitexts
-    task_model: str | None
-    text: Mapping[str, Text]
-    synonyms: str | None
-    limit: int | None
-    seeds: tuple[int, ...]
-
-    def have(self) -> set[str]:
-        """Return the inputs by the names in `NEEDS`."""
-        given = {"labels": self.data is not None, "bitext": bool(self.bitext), "text": bool(self.text)}
-        given["task-model"] = self.task_model is not None
-        return {name for name, there in given.items() if there}
-
-    def request(self) -> Json:
-        """Return what must be the same for a transfer to go on."""
-        return {
-            "model": self.model,
-            "data": _named(self.data),
-            "dev": _named(self.dev),
-            "source": self.source,
-            "bitext": {language: _named(found) for language, found in self.bitext.items()},
-            "task_model": self.task_model,
-            "text": {language: _named(found) for language, found in self.text.items()},
-            "synonyms": self.synonyms,
-            "limit": self.limit,
-            "seeds": list(self.seeds),
-        }
-
-
 def transfer(
     *,
     out: str | Path,
@@ -137,16 +116,20 @@ def transfer(
     source: str = "en",
     bitext: Bitexts | None = None,
     task_model: str | Path | None = None,
+    base: str | Path | None = None,
+    connector: str | Path | None = None,
     text: Mapping[str, Text] | None = None,
     synonyms: str | Path | None = None,
     test: str | Path | Mapping[str, Examples] | None = None,
     languages: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     budget: float | None = None,
+    igap: bool = False,
     target_dev: str | Path | Mapping[str, Examples] | None = None,
     allow_target_dev: bool = False,
     seeds: Sequence[int] = (1,),
     limit: int | None = None,
+    reading: Mapping[str, object] | None = None,
     watch: Watch | None = None,
     **settings: object,
 ) -> Transferred:
@@ -158,19 +141,25 @@ def transfer(
         data: Labelled source-language data.
         dev: Source-language dev data; default: the data set's own, or a tenth of the training data.
         source: Language of the labels, and of the task model.
-        bitext: Target language -> sentence pairs, source first.
+        bitext: Target language -> sentence pairs, source first. A fifth (at most 200) is kept to judge by.
         task_model: A trained source-language model, for want of labels.
-        text: Language -> unlabelled text for the task model to speak about.
+        base: The public model that the task model was tuned from, for `plug`.
+        connector: A trained connector (run of `fit plug`), for `plug`; with it no base and no text are needed.
+        text: Language -> unlabelled text: what the task model speaks about, what students read. A tenth is kept to
+            judge by.
         synonyms: File of source-language synonyms, for `ear` and `robust`; default: neighbours in the encoder's
             embeddings for `ear`, and noise in place of synonyms for `robust`.
         test: Data to score every candidate on, after the choice is made.
         languages: Of the test data; default: all.
-        methods: Candidates; default: all that the inputs allow. The plain baseline always runs with labels.
+        methods: Candidates, such as `ear` or chains such as `adjust+ear+student`; default: all that the inputs allow.
+            The plain baseline always runs with labels.
         budget: Seconds of training; candidates that would exceed it are left out, and named.
+        igap: Also measure random-label IGAP of the candidates that learn from labels, on the kept sentence pairs.
         target_dev: Gold dev data of target languages; refused unless `allow_target_dev`.
         allow_target_dev: Choose by `target_dev`; the result says so.
         seeds: One run of each candidate for each.
         limit: Use at most so many training examples.
+        reading: Further arguments of `crosslift.load` for `data`, `dev`, `test`, `target_dev` and tables of text.
         watch: Who is told about progress.
         settings: Settings of the fits with labels (`epochs`, `learning_rate`, …).
     """
@@ -180,139 +169,97 @@ def transfer(
             "Gold labels of target languages are not used to choose a model.",
             "Leave out --target-dev, or allow it explicitly with --allow-target-dev.",
         )
-    task, words = (None if given is None else str(given) for given in (task_model, synonyms))
-    inputs = Inputs(str(model), data, dev, source, bitext or {}, task, text or {}, words, limit, tuple(seeds))
+    if igap and not (bitext and data is not None):
+        raise BadInput("Random-label IGAP needs sentence pairs and labels.", "Give --bitext and --data, or no --igap.")
+    task, words, mono, joint = (None if x is None else str(x) for x in (task_model, synonyms, base, connector))
+    inputs = Inputs(
+        str(model), data, dev, source, bitext or {}, task, text or {}, words, limit, tuple(seeds), mono, joint,
+        dict(reading or {}),
+    )  # fmt: skip
+    inputs.check()
     wanted, skipped = candidates(inputs.have(), methods)
     settings = {"learning_rate": _rate(inputs.model), **settings}
-    plan = _open_plan(out, {**inputs.request(), "methods": wanted, "settings": settings, "budget": budget})
+    asked = {name: _number(value) for name, value in settings.items()}
+    request = {**inputs.request(), "methods": wanted, "settings": asked, "budget": budget, "igap": igap}
+    plan = _open_plan(out, request)
     watch.say(f"methods   {', '.join(wanted)}")
-    runs: dict[str, Run] = {}
-    failed: dict[str, str] = {}
-    for name in wanted:
-        reason = _over_budget(name, plan, runs, budget)
+    runs, failed = _run_all(wanted, skipped, inputs, plan, out, settings, budget, watch)
+    choice = _gold(runs, inputs, target_dev, out, watch) if target_dev is not None else None
+    choice = choice or choose(runs, inputs, out / "selection", watch)
+    signals = choice.signals
+    if igap:
+        reason = _over_budget("igap", plan, runs, budget, 0.5 * len(runs), out)
         if reason:
-            skipped[name] = reason
-            watch.say(f"left out  {name}: {reason}")
-            continue
-        plan["decided"][name] = "run"
-        write_json(out / "plan.json", plan)
-        try:
-            runs[name] = _run(name, inputs, out / "runs", dict(settings), watch)
-        except Unfinished:
-            raise
-        except Exception as error:
-            if not isinstance(error, CrossliftError | OSError | RuntimeError | ValueError | ArithmeticError):
-                raise  # a mistake of ours, not of the input or the machine
-            failed[name] = str(error).splitlines()[0] if str(error) else type(error).__name__
-            watch.say(f"failed    {name}: {failed[name]}")
-    if not runs:
-        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
-        raise CrossliftError(f"No candidate succeeded ({reasons}).")
-    signals, rule = _signals(runs, inputs, target_dev, out, watch)
-    chosen = max(signals, key=lambda name: signals[name])  # the first, so the plainer, where two are equal
+            skipped["igap"] = reason
+        else:
+            _decide("igap", plan, out)
+            signals = add_gaps(signals, runs, inputs, out / "selection" / "igap", watch)
+    chosen = choice.chosen
     with atomic(out / "model") as draft:
         shutil.copytree(runs[chosen].model, draft)
-    record: Json = {"chosen": chosen, "rule": rule, "target_labels_read": target_dev is not None, "signals": signals}
-    record |= {"failed": failed, "skipped": skipped, "runs": {name: str(run.path) for name, run in runs.items()}}
+    about = choice_section(chosen, choice.rule, signals)
+    _write_card(runs[chosen].model, about, out / "model")
+    record: Json = {"chosen": chosen, "rule": choice.rule, "target_labels_read": target_dev is not None}
+    record |= {"signals": signals, "aside": choice.aside, "failed": failed, "skipped": skipped}
+    record["runs"] = {name: str(run.path) for name, run in runs.items()}
+    named = str(test) if isinstance(test, str | Path) else None
+    record["asked"] = {"test": named, "languages": list(languages) if languages else None}
     write_json(out / "transfer.json", record)
     scores = _scores(runs, inputs, out, test, languages, watch) if test is not None else {}
     if scores:
         write_json(out / "transfer.json", {**record, "test": _hindsight(chosen, scores)})
         for folder in runs[chosen].folders:
             write_card(folder)
-        _copy_card(runs[chosen].model, out / "model")
+        _write_card(runs[chosen].model, about, out / "model")
     paths = {name: run.path for name, run in runs.items()}
-    return Transferred(out, out / "model", chosen, rule, paths, scores, failed, skipped)
+    return Transferred(out, out / "model", chosen, choice.rule, paths, scores, failed, skipped)
 
 
-def candidates(have: set[str], methods: Sequence[str] | None = None) -> tuple[list[str], dict[str, str]]:
-    """Return the candidates that some inputs allow, in order, and why the others are left out.
-
-    Args:
-        have: Of `labels`, `bitext`, `task-model` and `text`.
-        methods: The candidates that were asked for; one that lacks an input is an error.
-    """
-    for name in methods or ():
-        if name not in NEEDS:
-            raise BadInput(f'There is no candidate "{name}".{nearest(name, NEEDS)}', f"There are {', '.join(NEEDS)}.")
-        missing = [need for need in NEEDS[name] if need not in have]
-        if missing:
-            raise BadInput(f"{name} needs {' and '.join(missing)}.", f"Give {_options(missing)}.")
-    skipped, wanted = {}, []
-    for name, needs in NEEDS.items():
-        missing = [need for need in needs if need not in have]
-        if missing:
-            skipped[name] = f"needs {' and '.join(missing)}"
-        elif methods and name not in methods and name != "finetune":
-            skipped[name] = "not asked for"
-        else:
-            wanted.append(name)
-    if not wanted:
-        raise BadInput(
-            "There is nothing to transfer from.",
-            "Give labels (--data), or a task model with text of its language (--task-model, --text en=FILE).",
-        )
-    return wanted, skipped
-
-
-def _options(needs: Sequence[str]) -> str:
-    known = {"labels": "--data", "bitext": "--bitext", "task-model": "--task-model", "text": "--text"}
-    return " and ".join(known[need] for need in needs)
+def _run_all(
+    wanted: Sequence[str],
+    skipped: dict[str, str],
+    inputs: Inputs,
+    plan: dict[str, Any],
+    out: Path,
+    settings: Mapping[str, object],
+    budget: float | None,
+    watch: Watch,
+) -> tuple[dict[str, Run], dict[str, str]]:
+    """Run the candidates that the budget allows; return those that succeeded, and why others failed."""
+    runs: dict[str, Run] = {}
+    failed: dict[str, str] = {}
+    for name in wanted:
+        reason = _over_budget(name, plan, runs, budget, cost(name), out)
+        if reason:
+            skipped[name] = reason
+            watch.say(f"left out  {name}: {reason}")
+            continue
+        _decide(name, plan, out)
+        try:
+            runs[name] = run_candidate(name, inputs, out / "runs", settings, watch)
+        except Unfinished:
+            raise
+        except (CrossliftError, OSError, RuntimeError, ValueError, ArithmeticError) as error:
+            failed[name] = str(error).splitlines()[0] if str(error) else type(error).__name__
+            watch.say(f"failed    {name}: {failed[name]}")
+    if not runs:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in failed.items())
+        raise CrossliftError(f"No candidate succeeded ({reasons}).")
+    return runs, failed
 
 
-def _run(name: str, inputs: Inputs, runs: Path, settings: dict[str, Any], watch: Watch) -> Run:
-    """Run one candidate; what is done already is not done again."""
-    if name == "distill":
-        # Text of the task model's own language is what it can speak about; the encoder carries that to the others.
-        own = {inputs.source: inputs.text[inputs.source]} if inputs.source in inputs.text else inputs.text
-        length: dict[str, Any] = {"epochs": 10, "learning_rate": settings["learning_rate"]}
-        length |= {key: settings[key] for key in ("epochs", "steps", "batch_size", "evaluations") if key in settings}
-        return distill(
-            teacher=cast("str", inputs.task_model),
-            text=own,
-            student=inputs.model,
-            out=runs / name,
-            seeds=inputs.seeds,
-            limit=inputs.limit,
-            watch=watch,
-            **length,
-        )
-    model: str = inputs.model
-    extra: dict[str, Any] = {}
-    if name in ("ear", "robust") and inputs.synonyms:
-        extra["synonyms"] = inputs.synonyms
-    if name == "adjust":
-        # The rate and the length of fine-tuning are not those of adjustment.
-        model = str(adjust(bitext=inputs.bitext, model=model, out=runs / "adjusted-encoder", watch=watch).model)
-    elif name == "with-adjustment":
-        extra["with_adjustment"] = inputs.bitext
-    elif name == "robust":
-        extra["variant"] = "rs-da" if inputs.synonyms else "gaussian"
-    return fit(
-        name if name in ("ear", "robust") else "finetune",
-        model=model,
-        data=cast("str", inputs.data),
-        dev=inputs.dev,
-        out=runs / name,
-        source=inputs.source,
-        seeds=inputs.seeds,
-        limit=inputs.limit,
-        watch=watch,
-        **extra,
-        **settings,
-    )
+def _number(value: object) -> object:
+    """Return a setting as a number where it is one: the command line hands over text."""
+    try:
+        number = float(str(value))
+    except ValueError:
+        return value
+    return value if isinstance(value, bool) else int(number) if number.is_integer() else number
 
 
 def _rate(model: str) -> float:
     width = int(getattr(load_config(model), "hidden_size", SMALL))
     return 3e-4 if width < SMALL else 3e-5
-
-
-def _named(given: object) -> object:
-    """Return what is remembered of an input: its name, and a digest of examples that have no file."""
-    if isinstance(given, Examples):
-        return f"{given.name} {fingerprint(given)}"
-    return [str(x) for x in given] if isinstance(given, list | tuple) else None if given is None else str(given)
 
 
 def _open_plan(out: Path, request: Json) -> dict[str, Any]:
@@ -331,14 +278,22 @@ def _open_plan(out: Path, request: Json) -> dict[str, Any]:
     return plan
 
 
-def _over_budget(name: str, plan: Mapping[str, Any], runs: Mapping[str, Run], budget: float | None) -> str:
+def _decide(name: str, plan: dict[str, Any], out: Path) -> None:
+    plan["decided"][name] = "run"
+    write_json(out / "plan.json", plan)
+
+
+def _over_budget(
+    name: str, plan: Mapping[str, Any], runs: Mapping[str, Run], budget: float | None, units: float, out: Path
+) -> str:
     """Return why a candidate does not fit into what is left of the budget; a decision once taken stands."""
     if budget is None or not runs or plan["decided"].get(name) == "run":
         return ""
-    spent = {done: _seconds(run) for done, run in runs.items()}
-    unit = fmean(seconds / COST[done] for done, seconds in spent.items())
-    left = budget - sum(spent.values())
-    expected = unit * COST[name]
+    unit = fmean(_seconds(run) / cost(done) for done, run in runs.items())
+    # Everything that was trained: adjusted encoders, connectors and the teachers of students, too.
+    finished = [*out.glob("runs/*/finished.json"), *out.glob("runs/*/seed-*/finished.json")]
+    left = budget - sum(float(str(read_json(file).get("seconds") or 0)) for file in finished)
+    expected = unit * units
     return f"about {clock(expected)}, with {clock(max(0, left))} of the budget left" if expected > left else ""
 
 
@@ -346,39 +301,26 @@ def _seconds(run: Run) -> float:
     return sum(float(str(facts["seconds"])) for facts in run.summary())
 
 
-def _signals(
+def _gold(
     runs: Mapping[str, Run],
     inputs: Inputs,
-    target_dev: str | Path | Mapping[str, Examples] | None,
+    target_dev: str | Path | Mapping[str, Examples],
     out: Path,
     watch: Watch,
-) -> tuple[dict[str, float], str]:
-    """Return what the choice goes by, in percent, and the rule in words."""
-    if target_dev is not None:
-        found = {
-            name: evaluate(
-                run, target_dev, split="dev", out=out / "selection" / name, only_missing=True, watch=watch
-            ).mean("targets")
-            for name, run in runs.items()
-        }
-        means = {name: mean.mean for name, mean in found.items() if mean}
-        return means, "GOLD TARGET DEV DATA, as allowed: the mean over its target languages"
-    labelled = {name: run for name, run in runs.items() if name != "distill"}
-    if labelled:
-        # Agreement with a teacher and a score against labels are no common scale.
-        return {name: _dev(run) for name, run in labelled.items()}, (
-            f"highest score on {inputs.source} dev data; no target label was read"
-            + ("; distill was left aside, as it is judged by agreement with its teacher" if "distill" in runs else "")
+) -> Choice:
+    means = {}
+    for name, run in runs.items():
+        where = out / "selection" / "gold" / name
+        found = evaluate(
+            run, target_dev, split="dev", out=where, only_missing=True, reading=inputs.reading, watch=watch
         )
-    return {name: _dev(run) for name, run in runs.items()}, "agreement with the task model; no label was read"
-
-
-def _dev(run: Run) -> float:
-    """Return the mean over seeds of the delivered weights' main score on dev data."""
-    values = []
-    for facts in cast("list[dict[str, Any]]", run.summary()):
-        values.append(float(next(iter(facts["dev"][facts["selected"]].values()))))
-    return fmean(values)
+        found.source = inputs.source
+        mean = found.mean("targets")
+        if mean:
+            means[name] = mean.mean
+    if not means:
+        raise BadInput("The gold dev data has no target language.", f"It is all in {inputs.source}, the source.")
+    return by_gold(means)
 
 
 def _scores(
@@ -395,10 +337,15 @@ def _scores(
     found = {}
     if inputs.task_model and "finetune" not in runs:
         given = out / "runs" / "task-model"
-        found["task-model"] = evaluate(inputs.task_model, test, ordered, out=given, only_missing=True, watch=watch)
-        found["task-model"].source = inputs.source
+        found["task-model"] = evaluate(
+            inputs.task_model, test, ordered, out=given, only_missing=True, reading=inputs.reading, watch=watch
+        )
     for name, run in runs.items():
-        found[name] = evaluate(open_run(run.path), test, ordered, only_missing=True, watch=watch)
+        found[name] = evaluate(
+            open_run(run.path), test, ordered, only_missing=True, reading=inputs.reading, watch=watch
+        )
+    for table in found.values():
+        table.source = inputs.source
     return found
 
 
@@ -418,7 +365,7 @@ def _best(means: Mapping[str, float]) -> str | None:
     return max(means, key=lambda name: means[name]) if means else None
 
 
-def _copy_card(model: Path, to: Path) -> None:
-    if (model / "README.md").exists():
-        with atomic(to / "README.md") as draft:
-            shutil.copyfile(model / "README.md", draft)
+def _write_card(model: Path, about: str, to: Path) -> None:
+    """Write the card of the chosen run with how it was chosen among candidates."""
+    if (model / CARD).exists():
+        write_text(to / CARD, f"{(model / CARD).read_text(encoding='utf-8')}\n{about}")
