@@ -136,7 +136,6 @@ def models(tmp_path_factory):
 def here(models, tmp_path, monkeypatch):
     """A folder with the files that the pages name, and calls that are short."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CROSSLIFT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(load, "EMBEDDED", models)
     for name, settings in STAND_INS.items():
         real = getattr(xl, name)

@@ -71,7 +71,7 @@ def test_from_a_file_to_scores_predictions_and_a_comparison(here, capsys):
     for name in ("group", "other"):
         assert run(["evaluate", str(here / name), "--data", str(here / "test.{lang}.tsv"), "-q"]) == 0
     table = capsys.readouterr().out
-    assert "finetune, test, from en: accuracy, seeds 3, 4" in table
+    assert f"finetune, {here.name}/test, from en: accuracy, seeds 3, 4" in table
     assert "±" in table
     assert table.splitlines()[-3].split() == ["de", "sw", "all", "targets"]
 
@@ -109,7 +109,7 @@ def test_from_a_file_to_scores_predictions_and_a_comparison(here, capsys):
         "other/seed-3",
         "other/seed-4",
     ]
-    assert {(row["state"], row["evaluated"]) for row in runs} == {("done", "test")}
+    assert {(row["state"], row["evaluated"]) for row in runs} == {("done", f"{here.name}/test")}
 
 
 def test_json_is_all_that_is_printed_where_it_is_asked_for(here, capsys):

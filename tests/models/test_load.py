@@ -15,7 +15,7 @@ import crosslift as xl
 from crosslift.errors import BadInput
 from crosslift.models import load
 from crosslift.models.forward import forward
-from crosslift.runs.fit import save_model
+from crosslift.runs.deliver import save_model
 from crosslift.tasks import Classification, Tagging, task_for
 from tests.tiny_data import classification
 from tests.tiny_models import FAMILIES, save_encoder

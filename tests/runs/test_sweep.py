@@ -92,16 +92,16 @@ def test_a_run_that_cannot_work_is_reported_once_and_does_not_sink_the_rest(here
 
 def test_results_are_merged_into_one_file_in_the_order_of_the_grid(here, swept):
     done, _, _ = swept
-    merged = json.loads((here / "out" / "results.json").read_text())
+    merged, name = json.loads((here / "out" / "results.json").read_text()), f"{here.name}/test"
     assert merged == json.loads(json.dumps(done.to_dict()))
     assert merged["counts"] == {"done": 2, "failed": 2}
     for run in merged["runs"][:2]:
         own = json.loads((here / "out" / run["run"] / "results.json").read_text())
-        assert {x: own["test"][x]["scores"] for x in ("de", "sw")} == run["evaluations"]["test"]
+        assert {x: own[name][x]["scores"] for x in ("de", "sw")} == run["evaluations"][name]
     table = done.table().splitlines()
-    assert table[0] == "test, accuracy"
+    assert table[0] == f"{name}, accuracy"
     assert table[1].split() == ["de", "sw", "targets"]
-    mean = sum(run["evaluations"]["test"]["de"]["accuracy"]["value"] for run in merged["runs"][:2]) / 2
+    mean = sum(run["evaluations"][name]["de"]["accuracy"]["value"] for run in merged["runs"][:2]) / 2
     assert table[2].split()[1] == f"{mean:.1f}"
 
 
@@ -201,7 +201,8 @@ def test_methods_without_labels_are_swept_too_and_scored_where_there_is_somethin
     assert [(run.planned.fit["method"], run.state, run.error) for run in found.runs] == [
         ("distill", "done", None), ("adjust", "done", None),
     ]  # fmt: skip
-    assert set(found.runs[0].record["evaluations"]["test"]) == {"de", "sw"}
+    ((_, scored),) = found.runs[0].record["evaluations"].items()
+    assert set(scored) == {"de", "sw"}
     assert found.runs[1].record["evaluations"] == {}
 
 

@@ -82,7 +82,7 @@ def test_a_group_that_is_there_keeps_its_name_when_the_grid_grows():
 def test_languages_of_an_evaluation_are_listed_and_checked():
     (one,) = plan({"fit": RUN, "evaluate": {"data": "test.{lang}.tsv"}})
     assert one.evaluations[0]["languages"] == ["de", "sw"]
-    assert one.names == ["test"]
+    assert one.names == [f"{Path.cwd().name}/test"]
     grid = {"fit": RUN, "evaluate": {"data": "demo-intent", "languages": ["de", "swa"]}}
     assert 'demo-intent (test) has no language "swa". Did you mean "sw"?' in message(grid)
 
@@ -102,7 +102,7 @@ def test_languages_of_an_evaluation_are_listed_and_checked():
         ({"fit": {**RUN, "stride": 3}}, 'There is no setting "stride"'),
         ({"fit": {**RUN, "seeds": "one"}}, "seeds are whole numbers"),
         ({"fit": {**RUN, "batch_size": []}}, "batch_size in the grid is an empty list"),
-        ({"fit": RUN, "evaluate": [{"data": "test.{lang}.tsv"}] * 2}, "evaluate in the grid has two blocks on test"),
+        ({"fit": RUN, "evaluate": [{"data": "test.{lang}.tsv"}] * 2}, "evaluate in the grid has two blocks on"),
         ({"fit": {**RUN, "limit": 0}}, "limit in the grid is a whole number above 0, not 0"),
         ({"fit": {**RUN, "model": "./nowhere"}}, "There is no folder nowhere"),
         ({"fit": {**RUN, "data": "nothing.tsv"}}, "nothing.tsv"),

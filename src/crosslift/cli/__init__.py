@@ -14,6 +14,7 @@ from crosslift.cli import (
     demo,
     env,
     evaluate,
+    export,
     extend_vocabulary,
     fit,
     ls,
@@ -22,6 +23,7 @@ from crosslift.cli import (
     predict,
     pretrain,
     report,
+    reproduce,
     sweep,
     transfer,
     translate,
@@ -56,9 +58,11 @@ def build(arguments: list[str]) -> typer.Typer:
     app.command("compare")(compare.compare)
     app.command("pretrain")(pretrain.command(arguments))
     app.command("plug")(plug.plug)
+    app.command("export")(export.export)
     app.add_typer(measure.app, name="measure")
     app.command("sweep")(sweep.sweep)
     app.command("report")(report.report)
+    app.command("reproduce")(reproduce.reproduce)
     app.command("augment")(augment.command(arguments))
     app.command("translate")(with_settings(translate.translate, files))
     app.command("align")(align.command(arguments))

@@ -26,7 +26,7 @@ ROWS = 20
 def sweep(
     grid: Annotated[Path, typer.Argument(help="Grid file: .yaml, .toml or .json (docs/sweep.md).")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder (default: the grid's, or runs/GRID).")] = None,
-    engine: Annotated[str, typer.Option("--engine", "-e", help="local or ray.")] = "local",
+    engine: Annotated[str, typer.Option("--engine", "-e", help="local, ray, or here (this process).")] = "local",
     workers: Annotated[int | None, typer.Option(help="Runs at once (default: as many as fit).")] = None,
     cores: Annotated[int, typer.Option(help="Cores for each run.")] = 1,
     gpus: Annotated[float | None, typer.Option(help="Share of a GPU for each run, such as 0.25.")] = None,

@@ -22,7 +22,7 @@ from crosslift.runs.folder import RunFolder
 from crosslift.runs.sweep_grid import Planned, plan, read_grid
 from crosslift.runs.sweep_work import SCRATCH, complete, scratch
 
-ENGINES = ("local", "ray")
+ENGINES = ("local", "ray", "here")
 State = Literal["waiting", "running", "done", "kept", "failed"]
 
 
@@ -140,7 +140,7 @@ def sweep(
     Args:
         grid: A file (YAML, TOML or JSON), or its content.
         out: Folder of the sweep; default: the grid's `out`, then `runs/` and the grid file's name.
-        engine: `local` or `ray`.
+        engine: `local` (worker processes), `ray`, or `here` (one run after another in this process).
         workers: How many runs at once; default: as many as fit.
         cores: Cores for each run.
         gpus: Share of a GPU for each run; default: one where there are any.
@@ -152,7 +152,7 @@ def sweep(
         The sweep; runs that failed are in `failed`, and do not sink the rest.
     """
     if engine not in ENGINES:
-        raise BadInput(f'There is no engine "{engine}".{nearest(engine, ENGINES)}', "It is local or ray.")
+        raise BadInput(f'There is no engine "{engine}".{nearest(engine, ENGINES)}', "It is local, ray or here.")
     if engine == "local" and address:
         raise BadInput("--address is for --engine ray.")
     if cores < 1 or retries < 0 or (workers is not None and workers < 1):
@@ -243,6 +243,10 @@ def _engine(
         from crosslift.runs.sweep_ray import Ray
 
         return Ray(folder, workers, cores, gpus, address)
+    if name == "here":
+        from crosslift.runs.sweep_here import Here
+
+        return Here(folder, cores)
     from crosslift.runs.sweep_local import Local
 
     return Local(folder, workers, cores, gpus)

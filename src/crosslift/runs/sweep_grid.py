@@ -28,7 +28,8 @@ import yaml  # type: ignore[import-untyped]
 from crosslift.data import languages_of
 from crosslift.data.storage import Json
 from crosslift.errors import BadFile, BadInput, nearest
-from crosslift.runs.evaluate import evaluate, evaluation_name
+from crosslift.runs.evaluate import evaluate
+from crosslift.runs.evaluation_data import evaluation_name
 from crosslift.runs.settings import Execution
 from crosslift.runs.sweep_methods import NO_TASK, check, refuse_unknown
 
@@ -36,7 +37,10 @@ PARTS = ("out", "shared", "fit", "evaluate")
 EVALUATE = tuple(
     name for name in inspect.signature(evaluate).parameters if name not in {"model", "out", "only_missing", "watch"}
 )
+OWN = ("seeds", "evaluate")
+"""What a block of `fit` may have beside its axes; `evaluate` takes the place of the grid's for its runs."""
 _FILES = ("data", "dev")
+_LONGEST = 160
 
 
 @dataclass(frozen=True)
@@ -123,24 +127,27 @@ def plan(grid: Mapping[str, object], known: Iterable[str] = ()) -> list[Planned]
         refuse_unknown(block, EVALUATE, "evaluate")
     kinds: dict[str, str] = {}
     there: dict[tuple[str, str], list[str]] = {}
-    chosen: dict[str, tuple[Json, list[int]]] = {}
+    chosen: dict[str, tuple[Json, list[int], list[Json]]] = {}
     for block in blocks:
-        axes = {name: value if isinstance(value, list) else [value] for name, value in block.items() if name != "seeds"}
+        axes = {name: value if isinstance(value, list) else [value] for name, value in block.items() if name not in OWN}
         for name, values in axes.items():
             if not values:
                 raise BadInput(f"{name} in the grid is an empty list.", "Leave it out, or write at least one value.")
         seeds = _seeds(block.get("seeds", 1))
+        scored_on = [_mapping(part, "evaluate") for part in _blocks(block.get("evaluate", evaluations), "evaluate")]
+        for part in scored_on:
+            refuse_unknown(part, EVALUATE, "evaluate")
         for choice in itertools.product(*axes.values()):
             one = check(dict(zip(axes, choice, strict=True)), kinds)
-            chosen.setdefault(_digest(one), (one, []))[1].extend(seeds)
+            chosen.setdefault(_digest(one), (one, [], scored_on))[1].extend(seeds)
     if not blocks or not chosen:
         raise BadInput("The grid has no runs.", "Write what to train under fit: method, model, data, seeds, settings.")
     named = {name.rpartition("-")[2]: name for name in known}
     runs = []
-    for digest, (one, seeds) in chosen.items():
-        alike = [other for other, _ in chosen.values() if other["method"] == one["method"]]
+    for digest, (one, seeds, scored_on) in chosen.items():
+        alike = [other for other, *_ in chosen.values() if other["method"] == one["method"]]
         group = named.get(digest) or _readable(one, alike, digest)
-        scored = [_evaluation(evaluation, one, there) for evaluation in evaluations if one["method"] not in NO_TASK]
+        scored = [_evaluation(evaluation, one, there) for evaluation in scored_on if one["method"] not in NO_TASK]
         if len({name for _, name in scored}) < len(scored):
             raise BadInput(f"evaluate in the grid has two blocks on {scored[0][1]}.", "Join them into one.")
         for seed in dict.fromkeys(seeds):
@@ -212,7 +219,8 @@ def _readable(chosen: Json, alike: Sequence[Json], digest: str) -> str:
             parts.append(Path(str(value)).name)
         else:
             parts.append(f"{name}={'+'.join(map(str, value)) if isinstance(value, tuple) else value}")
-    return "-".join([re.sub(r"[^\w.+=-]", "_", part)[:40] for part in [*parts, digest]])
+    words = "-".join(re.sub(r"[^\w.+=-]", "_", part)[:40] for part in parts)
+    return f"{words[:_LONGEST]}-{digest}"  # file systems end names at 255
 
 
 def _evaluation(block: Json, chosen: Json, known: dict[tuple[str, str], list[str]]) -> tuple[Json, str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from crosslift.data import load
+from crosslift.data.examples import Examples
 from crosslift.data.storage import Json
 from crosslift.errors import BadInput, nearest
 from crosslift.methods import METHODS, method_settings
@@ -24,10 +25,30 @@ OTHERS = {
     "adjust": ("crosslift.runs.adjust", "adjust"),
     "distill": ("crosslift.runs.distill", "distill"),
     "plug": ("crosslift.runs.plug", "fit_connector"),
+    "new-model": ("crosslift.runs.sweep_assemblies", "new_model"),
+    "plugged": ("crosslift.runs.sweep_assemblies", "plugged"),
+    "emb-learn": ("crosslift.runs.sweep_assemblies", "learn_embeddings"),
+    "translate-train": ("crosslift.runs.sweep_assemblies", "train_translated"),
+    "translate-test": ("crosslift.runs.sweep_assemblies", "score_translated"),
+    "igap": ("crosslift.runs.sweep_measures", "measure_igap"),
+    "similarities": ("crosslift.runs.sweep_measures", "measure_similarities"),
+    "words": ("crosslift.runs.sweep_measures", "measure_words"),
+    "synonyms": ("crosslift.runs.sweep_measures", "measure_synonyms"),
+    "plug-alignment": ("crosslift.runs.sweep_measures", "measure_plug"),
 }
-"""Methods that learn without labels -> where their function and its `SETTINGS` are."""
-NO_TASK = ("adjust", "plug")
-"""Methods that deliver an encoder or a connector: there is nothing to score yet."""
+"""Methods that learn without labels, assemblies and measurements -> where their function and its `SETTINGS` are."""
+NO_TASK = (
+    "adjust",
+    "plug",
+    "emb-learn",
+    "translate-test",
+    "igap",
+    "similarities",
+    "words",
+    "synonyms",
+    "plug-alignment",
+)
+"""What delivers an encoder, a connector or a measurement: there is nothing left to score."""
 
 # What the sweep itself decides.
 _OURS = {"out", "seed", "seeds", "overwrite", "average_runs", "watch", "settings"}
@@ -51,6 +72,7 @@ def check(chosen: Json, kinds: dict[str, str]) -> Json:
     function = _function(method)
     arguments = [name for name in inspect.signature(function).parameters if name not in _OURS]
     arguments += ["reading"] if method in METHODS else []
+    arguments += ["half"] if method in METHODS or method == "distill" else []
     arguments = list(dict.fromkeys(["method", *arguments]))
     groups = _groups(method, chosen)
     own = {setting.name for cls in groups for setting in fields(cls)}
@@ -76,17 +98,39 @@ def check(chosen: Json, kinds: dict[str, str]) -> Json:
 def call(chosen: Json, seed: int, out: Path, watch: Watch) -> None:
     """Train one run."""
     given: dict[str, Any] = dict(chosen)
-    method, reading = str(given.pop("method")), given.pop("reading", None)
-    if reading:
+    method, reading, half = str(given.pop("method")), given.pop("reading", None), given.pop("half", None)
+    if reading or (half and method in METHODS):
+        reading = reading or {}
         source = given.get("source") or "en"
         given["data"] = load(given["data"], language=source, split="train", **reading)
         if given.get("dev"):
             given["dev"] = load(given["dev"], language=source, split="dev", **reading)
+    if method in METHODS or method in ("adjust", "distill"):
+        given |= _opened(given, half)
     function = _function(method)
     accepted = inspect.signature(function).parameters
     given |= {"seeds": [seed]} if "seeds" in accepted else {"seed": seed}
     given |= {"method": method} if method in METHODS else {}
     function(**given, out=out, watch=watch)
+
+
+def _opened(given: Mapping[str, Any], half: str | None) -> dict[str, Any]:
+    """Return arguments whose names of sets stand for examples: sentence pairs, halves, translations."""
+    from crosslift.runs.sweep_assemblies import halved
+    from crosslift.runs.sweep_measures import named_bitext
+
+    found: dict[str, Any] = {}
+    for name in ("bitext", "with_adjustment"):
+        if isinstance(given.get(name), dict):
+            found[name] = {language: named_bitext(file, language) for language, file in given[name].items()}
+    if half and isinstance(given.get("data"), Examples):
+        found["data"] = halved(given["data"], half)
+    for name in ("text", "translations"):
+        if isinstance(given.get(name), dict) and (half or name == "translations"):
+            kind = {"kind": "classification"} if name == "translations" else {}
+            sets = {x: load(file, language=x, split="train", **kind) for x, file in given[name].items()}  # type: ignore[arg-type]
+            found[name] = {x: halved(one, half) if half else one.unlabelled() for x, one in sets.items()}
+    return found
 
 
 def refuse_unknown(given: Iterable[str], known: Sequence[str], what: str) -> None:

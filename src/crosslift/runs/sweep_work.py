@@ -76,11 +76,20 @@ def perform(planned: Planned, out: Path, cores: int) -> None:
         note(out, planned, "scored")
 
 
-def attempt(planned: Planned, out: Path, cores: int) -> Json:
-    """Perform a run and say how it went: `error` (`None` if well), and whether trying `again` may help."""
+def attempt(planned: Planned, out: Path, cores: int, *, alone: bool = False) -> Json:
+    """Perform a run and say how it went: `error` (`None` if well), and whether trying `again` may help.
+
+    Args:
+        planned: The run.
+        out: Folder of the sweep.
+        cores: Threads.
+        alone: There is no other process that would know of an interruption: it is passed on.
+    """
     try:
         perform(planned, out, cores)
     except Unfinished as error:
+        if alone:
+            raise
         return {"error": error.seen, "again": True}
     except CrossliftError as error:  # the same input would fail the same way
         note(out, planned, "failed", error=str(error))

@@ -1,0 +1,184 @@
+"""Ours beside the paper's: does a method help here as it helped there?
+
+For every row the difference from its baseline row, in the paper and here, column by column; how far the two
+differences lie apart; in how many columns they have one sign (only where the task was learnt at all: English beats the
+most frequent class); Spearman's ρ between the paper's scores and ours over the columns; and a paired test of ours.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import cast
+
+from crosslift.data.storage import Json
+from crosslift.errors import BadInput
+from crosslift.measure.ranking import rank_correlations
+from crosslift.measure.scores import SeedPairs
+from crosslift.measure.scores import compare as compare_metrics
+from crosslift.reproduce.collect import Cell
+from crosslift.reproduce.entries import NONE, Entry, Number, Row
+from crosslift.runs.predictions import read_predictions, rescore
+from crosslift.tasks.metrics import Metric
+
+Cells = Mapping[tuple[str, str], Cell]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One row of a table.
+
+    Attributes:
+        name: The row.
+        paper: The paper's numbers, by column.
+        ours: Our means over seeds.
+        sd: Standard deviations over seeds.
+        missing: Column -> why it is empty.
+        baseline: Row that it is compared with; empty for the baseline itself.
+        paper_difference: Row minus baseline in the paper.
+        difference: The same here.
+        of_differences: Ours minus the paper's difference.
+        agree: Columns in which both differences have one sign.
+        judged: Columns in which that can be said.
+        unlearnt: Columns left out of it because English does not beat the most frequent class.
+        spearman: Correlation of the paper's scores with ours over target columns; `None` for fewer than three.
+        p: Column -> p-value of our difference.
+        mean: Our mean over target columns.
+        mean_difference: Mean of our differences over target columns.
+        paper_mean_difference: That of the paper over the same columns.
+        p_mean: p-value of the mean over target columns, all languages tested together; `None` if there is no such test.
+    """
+
+    name: str
+    paper: list[Number]
+    ours: list[Number]
+    sd: list[Number]
+    missing: dict[str, str] = field(default_factory=dict)
+    baseline: str = ""
+    paper_difference: list[Number] = field(default_factory=list)
+    difference: list[Number] = field(default_factory=list)
+    of_differences: list[Number] = field(default_factory=list)
+    agree: int = 0
+    judged: int = 0
+    unlearnt: int = 0
+    spearman: float | None = None
+    p: dict[str, float] = field(default_factory=dict)
+    mean: float | None = None
+    mean_difference: float | None = None
+    paper_mean_difference: float | None = None
+    p_mean: float | None = None
+
+    def to_dict(self) -> Json:
+        """Return everything as plain data, rounded."""
+        return cast("Json", _rounded(asdict(self)))
+
+
+def compare_entry(entry: Entry, cells: Cells) -> list[Compared]:
+    """Return every row of an entry compared with its baseline and with the paper."""
+    return [_row(entry, row, cells) for row in entry.rows]
+
+
+def _row(entry: Entry, row: Row, cells: Cells) -> Compared:
+    columns = entry.columns
+    own = [cells[row.name, column.name] for column in columns]
+    ours = [cell.mean for cell in own]
+    missing = {column.name: cell.missing for column, cell in zip(columns, own, strict=True) if cell.missing}
+    targets = [place for place, column in enumerate(columns) if not column.source]
+    paper = list(row.paper)
+    # Columns of several metrics have no mean, and those of several tasks no order.
+    alike = len({columns[i].metric for i in targets}) == 1
+    one_task = alike and len({(columns[i].task, str(columns[i].evaluate)) for i in targets}) == 1
+    found: dict[str, object] = {
+        "spearman": spearman([paper[i] for i in targets], [ours[i] for i in targets]) if one_task else None,
+        "mean": _mean([ours[i] for i in targets]) if alike else None,
+    }
+    base = row.baseline or entry.baseline
+    if base not in ("", NONE, row.name):
+        other = entry.row(base)
+        rivals = [cells[base, column.name] for column in columns]
+        theirs: list[Number] = paper if entry.paper_gains else _minus(paper, list(other.paper))
+        here = _minus(ours, [cell.mean for cell in rivals])
+        guard = [cells[entry.english or base, column.name] for column in columns]
+        judged = [i for i in targets if theirs[i] not in (None, 0) and here[i] is not None]
+        learnt = [i for i in judged if guard[i].learnt is not False]
+        both = [i for i in targets if theirs[i] is not None and here[i] is not None]
+        p, p_mean = _tests([columns[i].name for i in targets], [own[i] for i in targets], [rivals[i] for i in targets])
+        found |= {
+            "baseline": base,
+            "paper_difference": theirs,
+            "difference": here,
+            "of_differences": _minus(here, theirs),
+            "agree": sum(cast("float", theirs[i]) * cast("float", here[i]) > 0 for i in learnt),
+            "judged": len(learnt),
+            "unlearnt": len(judged) - len(learnt),
+            "p": p,
+            "p_mean": p_mean,
+            "mean_difference": _mean([here[i] for i in targets]) if alike else None,
+            "paper_mean_difference": _mean([theirs[i] for i in both]) if alike else None,
+        }
+    return Compared(row.name, paper, ours, [cell.sd for cell in own], missing, **found)  # type: ignore[arg-type]
+
+
+def spearman(paper: Sequence[Number], ours: Sequence[Number]) -> float | None:
+    """Return the rank correlation over the columns that both have; `None` for fewer than three, or all equal."""
+    both = {str(i): (p, o) for i, (p, o) in enumerate(zip(paper, ours, strict=True)) if p is not None and o is not None}
+    if len(both) < 3:
+        return None
+    left, right = ({i: float(pair[side]) for i, pair in both.items()} for side in (0, 1))
+    if len(set(left.values())) == 1 or len(set(right.values())) == 1:
+        return None
+    return rank_correlations(left, right)["spearman"]
+
+
+def _tests(names: Sequence[str], own: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[dict[str, float], float | None]:
+    """Return the p-value of each column, and of the mean over all of them where they have one metric."""
+    p: dict[str, float] = {}
+    pairs: dict[str, SeedPairs] = {}
+    ids: dict[str, list[str]] = {}
+    for name, one, other in zip(names, own, rivals, strict=True):
+        here = {}
+        shared = sorted(one.files.keys() & other.files.keys())
+        for language in dict.fromkeys(language for language, _ in shared):
+            files = [(one.files[key], other.files[key]) for key in shared if key[0] == language]
+            if all(a == b for a, b in files):
+                continue  # one run fills both rows
+            key = f"{name} {language}"
+            here[key] = [(_main(rescore(a)), _main(rescore(b))) for a, b in files]
+            ids[key] = list(read_predictions(files[0][0])[0].ids)
+        try:
+            if here:
+                p[name] = compare_metrics(here, groups=ids).pooled.p_value
+                pairs |= here
+        except BadInput:  # not the same examples, or other labels: nothing to pair
+            continue
+    if not pairs or len(p) < len([cell for cell in own if cell.values]):
+        return p, None
+    try:
+        return p, compare_metrics(pairs, groups=ids).pooled.p_value
+    except BadInput:  # columns of several metrics have no mean
+        return p, None
+
+
+def _main(metrics: Mapping[str, Metric]) -> Metric:
+    return next(iter(metrics.values()))
+
+
+def _minus(one: Sequence[Number], other: Sequence[Number]) -> list[Number]:
+    return [None if a is None or b is None else a - b for a, b in zip(one, other, strict=True)]
+
+
+def _mean(values: Sequence[Number]) -> Number:
+    there = [value for value in values if value is not None]
+    return fmean(there) if there else None
+
+
+def _rounded(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(one) for one in value]
+    if isinstance(value, float):
+        return None if math.isnan(value) else round(value, 4)
+    return value

@@ -1,0 +1,248 @@
+"""The docs section about the papers, made from records: never by hand."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from crosslift.data.storage import Json, write_text
+from crosslift.reproduce.charts import chart
+from crosslift.reproduce.claims import Verdict, decide
+from crosslift.reproduce.comparison import Compared
+from crosslift.reproduce.entries import SCALES, Entry, entries, paper, papers
+from crosslift.reproduce.records import read_record, rows_of
+
+MADE = "<!-- Made by `crosslift reproduce --docs` from the records; do not edit. -->"
+SHOWN = ("small", "paper")
+"""Scales whose results are shown: smoke says only that everything runs."""
+
+INTRODUCTION = """\
+One question per table: does a method help here as it helped there? Each entry is a short file of settings and of the
+paper's numbers; `crosslift reproduce` runs it at the scale that a machine allows and puts ours beside theirs.
+
+```sh
+crosslift reproduce --list
+crosslift reproduce ear.table1 --scale small
+crosslift reproduce ear.table1 --scale paper --model bert-base-multilingual-cased
+```
+
+| scale | what runs |
+| --- | --- |
+| `smoke` | two steps on the embedded corpus, three columns of each table: seconds, to see that it works |
+| `small` | the embedded encoders on the public sets of the data folder, three seeds (FreeTransfer-X: two) |
+| `paper` | the paper's own settings and encoders, for those who have weights, data and a GPU |
+
+Runs that several tables share are done once. Everything goes through [sweep](../sweep.md), so it can be stopped and
+started again, runs in parallel (`--workers`, `--gpus`) and on a Ray cluster (`--engine ray`). `--model` takes any
+folder in the hub's format; a further encoder takes a place by name (`--model xlm-r=FOLDER`). Sentence pairs, plain text
+and translated sets that the catalog does not hold come from `--resources`, translations from `--translator`. With
+`--light` a run's weights go as soon as no other run needs them; scores and predictions stay.
+
+What is compared, row by row: the difference from the table's baseline row, in the paper and here (Δ), and how far the
+two lie apart; in how many languages they have the same sign, counted only where English beats the most frequent class;
+Spearman's ρ between the paper's scores and ours over the languages; and a paired permutation test of ours over all
+target languages. A cell that stays empty says why.
+
+The records lie in `benchmarks/results/reproduce`; these pages are made from them with `--docs`. Whether the
+[claims](claims.md) of the papers hold is decided by rules over the same records.
+"""
+CLAIMS = """\
+{number} claims of the five papers in our words, decided at scale `{scale}`: {holds} hold, {not_} do not hold, {open}
+are undecided. A small encoder on small data is not the paper's setting: a claim that does not hold here may well hold
+there, and the other way round.
+
+A difference counts with p < 0.05 of a paired test, or, where there is none, beyond the spread over seeds. A claim is
+undecided where neither it nor its opposite is found, where nothing was run, and where English does not beat the most
+frequent class.
+"""
+
+
+def write_pages(results: str | Path, docs: str | Path) -> list[Path]:
+    """Write the index, one page per paper and the page of claims; return the files.
+
+    Args:
+        results: Folder of the records.
+        docs: Folder of the pages.
+    """
+    docs = Path(docs)
+    files = [docs / "index.md", docs / "claims.md", *(docs / f"{name}.md" for name in papers())]
+    write_text(files[0], _index(results))
+    write_text(files[1], _claims(results))
+    for name, file in zip(papers(), files[2:], strict=True):
+        pictures = docs / "pictures"
+        write_text(file, _paper(name, results, pictures))
+    return files
+
+
+def _scale(results: str | Path, entry: str) -> tuple[str, Json] | None:
+    """Return the largest scale at which an entry was run, with its record."""
+    for scale in reversed([one for one in SCALES if one in SHOWN]):
+        found = read_record(results, entry, scale)
+        if found is not None:
+            return scale, found
+    return None
+
+
+def _index(results: str | Path) -> str:
+    lines = ["# Every table and figure of the five papers", "", MADE, "", INTRODUCTION]
+    for name in papers():
+        lines += [f"## {paper(name).name}", "", f"{paper(name).title}. {paper(name).citation}.", ""]
+        lines += ["| | shows | run at | cells |", "| --- | --- | --- | --- |"]
+        for entry in entries().values():
+            if entry.paper == name:
+                found = _scale(results, entry.id)
+                where = f"[{entry.place}]({name}.md#{_anchor(entry)})"
+                at, cells = (found[0], _filled(found[1])) if found else ("not yet", "–")
+                lines.append(f"| {where} | {entry.shows} | {at} | {cells} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _claims(results: str | Path) -> str:
+    scale = next((s for s in reversed(SHOWN) if any(read_record(results, e, s) for e in entries())), SHOWN[0])
+    verdicts = decide(results, scale)
+    counts = Counter(one.answer for one in verdicts)
+    said = CLAIMS.format(
+        number=len(verdicts), scale=scale, holds=counts["holds"], not_=counts["does not hold"], open=counts["undecided"]
+    )
+    lines = ["# Do the papers' claims hold?", "", MADE, "", said]
+    for name in papers():
+        lines += [f"## {paper(name).name}", "", "| claim | said in | here | why |", "| --- | --- | --- | --- |"]
+        lines += [_claim(one) for one in verdicts if one.claim.paper == name]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _claim(one: Verdict) -> str:
+    entry = entries()[one.claim.entry]
+    link = f"[{entry.place}]({entry.paper}.md#{_anchor(entry)})"
+    return f"| {one.claim.claim} | {one.claim.place} | **{one.answer}** | {link}: {_escaped(one.why)} |"
+
+
+def _paper(name: str, results: str | Path, pictures: Path) -> str:
+    about = paper(name)
+    lines = [f"# {about.name}, table by table", "", MADE, "", f"{about.title}. {about.citation}.", ""]
+    for entry in entries().values():
+        if entry.paper == name:
+            lines += _entry(entry, _scale(results, entry.id), pictures)
+    return "\n".join(lines)
+
+
+def _entry(entry: Entry, found: tuple[str, Json] | None, pictures: Path) -> list[str]:
+    lines = [f"## {_heading(entry)}", "", f"{entry.shows} Metric: {entry.metric}. (`{entry.id}`)", ""]
+    if found is None:
+        lines += ["Not run yet.", ""]
+    else:
+        scale, record = found
+        models = ", ".join(f"{place} = {Path(str(m)).name}" for place, m in cast("Json", record["models"]).items())
+        seeds = ", ".join(map(str, cast("list[int]", record["seeds"])))
+        lines += [f"Scale `{scale}`{f', {models}' if models else ''}; seeds {seeds}; {record['runs']} runs.", ""]
+        drawn = chart(entry, record)
+        if drawn:
+            file = pictures / f"{entry.id}.svg"
+            write_text(file, drawn)
+            lines += [f"![{entry.title}](pictures/{file.name})", ""]
+        rows = rows_of(record)
+        lines += [*_table(entry, rows), *_summary(rows), *_empty(entry, rows)]
+    if entry.substitute:
+        lines += [f"Substitute: {entry.substitute}", ""]
+    if entry.lost:
+        lines += [f"Lost: {entry.lost}", ""]
+    departures = cast("dict[str, list[str]]", entry.departures)
+    for part in ("all", found[0] if found else "small"):
+        said = departures.get(part, [])
+        if said:
+            lines += [
+                f"Departures{'' if part == 'all' else f' at scale {part}'}:",
+                "",
+                *(f"- {one}" for one in said),
+                "",
+            ]
+    if entry.notes:
+        lines += ["About the paper's numbers:", "", *(f"- {note}" for note in entry.notes), ""]
+    return lines
+
+
+def _table(entry: Entry, rows: Sequence[Compared]) -> list[str]:
+    names = [column.name for column in entry.columns]
+    lines = [f"| | | {' | '.join(names)} |", f"| --- | --- |{' ---: |' * len(names)}"]
+    for row in rows:
+        some = any(value is not None for value in row.ours)
+        if any(value is not None for value in row.paper):
+            lines.append(f"| {_escaped(row.name)} | paper | {' | '.join(map(_number, row.paper))} |")
+        if some:
+            spread = [_with(value, sd) for value, sd in zip(row.ours, row.sd, strict=True)]
+            lines.append(f"| {_escaped(row.name)} | ours | {' | '.join(spread)} |")
+        if row.baseline and some and any(value is not None for value in row.difference):
+            if not entry.paper_gains and any(value is not None for value in row.paper_difference):
+                lines.append(f"| | Δ paper | {' | '.join(map(_signed, row.paper_difference))} |")
+            lines.append(f"| | Δ ours | {' | '.join(map(_signed, row.difference))} |")
+    return [*lines, ""]
+
+
+def _summary(rows: Sequence[Compared]) -> list[str]:
+    compared = [row for row in rows if row.baseline and any(value is not None for value in row.difference)]
+    if not compared:
+        return []
+    lines = [
+        "| against its baseline | Δ ours | Δ paper | apart | same sign | ρ | p |",
+        "| --- | ---: | ---: | ---: | --- | ---: | ---: |",
+    ]
+    for row in compared:
+        apart = (
+            _signed(row.mean_difference - row.paper_mean_difference, 2)
+            if row.mean_difference is not None and row.paper_mean_difference is not None
+            else "–"
+        )
+        unlearnt = f" ({row.unlearnt} not learnt)" if row.unlearnt else ""
+        signs = f"{row.agree} of {row.judged}{unlearnt}" if row.judged or row.unlearnt else "–"
+        p = "–" if row.p_mean is None else "< 0.001" if row.p_mean < 0.001 else f"{row.p_mean:.3f}"
+        lines.append(
+            f"| {_escaped(row.name)} − {_escaped(row.baseline)} | {_signed(row.mean_difference, 2)} | "
+            f"{_signed(row.paper_mean_difference, 2)} | {apart} | {signs} | "
+            f"{'–' if row.spearman is None else f'{row.spearman:.2f}'} | {p} |"
+        )
+    return [*lines, ""]
+
+
+def _empty(entry: Entry, rows: Sequence[Compared]) -> list[str]:
+    reasons = Counter(reason for row in rows for reason in row.missing.values())
+    if not reasons:
+        return []
+    whole = len(entry.columns) * len(entry.rows)
+    said = [f"- {count} of {whole}: {_escaped(why)}" for why, count in reasons.most_common()]
+    return ["Cells that are empty, or a mean over fewer languages:", "", *said, ""]
+
+
+def _heading(entry: Entry) -> str:
+    return f"{entry.place}: {entry.title}"
+
+
+def _anchor(entry: Entry) -> str:
+    """Return the anchor of an entry's heading, as the site makes it."""
+    plain = "".join(letter for letter in _heading(entry).lower() if letter.isalnum() or letter in " -_")
+    return "-".join(plain.replace("-", " ").split())
+
+
+def _filled(record: Json) -> str:
+    rows = cast("list[dict[str, Any]]", record["rows"])
+    cells = [value for row in rows for value in row["ours"]]
+    return f"{sum(value is not None for value in cells)} of {len(cells)}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
+def _with(value: float | None, sd: float | None) -> str:
+    return _number(value) if value is None or sd is None else f"{_number(value)} ± {sd:.1f}"
+
+
+def _signed(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None else f"{value:+.{digits}f}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,177 @@
+"""Plans performed: wave after wave of steps, each wave one sweep, so that everything is resumable and parallel."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from crosslift.data.storage import Json
+from crosslift.reproduce.plan import Plan, Step
+from crosslift.runs.evaluation_data import evaluation_name
+from crosslift.runs.folder import FINISHED
+from crosslift.runs.sweep import Progress, sweep
+from crosslift.runs.sweep_grid import OWN
+
+WEIGHTS = ("model", "connector", "steps", "embeddings.safetensors", "teacher")
+"""What other steps may build on."""
+
+
+@dataclass
+class Performed:
+    """Where the steps of a plan lie, and which failed.
+
+    Attributes:
+        folders: Key of a step -> its run folder.
+        failed: Key -> why.
+    """
+
+    folders: dict[str, Path] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+
+def perform(
+    plan: Plan,
+    out: str | Path,
+    *,
+    show: Callable[[Sequence[Progress]], None] | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    light: bool = False,
+    **engine: Any,  # noqa: ANN401  those of `sweep`: engine, workers, cores, gpus, retries, address
+) -> Performed:
+    """Do every step of a plan that is not done; started again, it goes on.
+
+    Args:
+        plan: The plan.
+        out: Folder of the runs; a run that is there is kept, whichever table it was made for.
+        show: Called with the runs of the wave at work, a few times a second.
+        say: Told where a wave begins.
+        light: Remove the weights of a run as soon as no other step needs them; scores and predictions stay.
+        engine: Arguments of `sweep` that say where runs are performed.
+    """
+    done = Performed()
+    waiting = list(plan.steps.values())
+    wave = 0
+    while waiting:
+        for step in waiting:
+            broken = [need for need in step.needs if need in done.failed]
+            if broken:
+                done.failed[step.key] = f"what it builds on failed: {done.failed[broken[0]]}"
+        ready = [
+            step for step in waiting if step.key not in done.failed and all(need in done.folders for need in step.needs)
+        ]
+        waiting = [step for step in waiting if step.key not in done.failed and step not in ready]
+        if not ready:
+            break
+        wave += 1
+        say(f"wave {wave}: {len(ready)} runs{f', {len(waiting)} wait for them' if waiting else ''}")
+        needed = {need for step in waiting for need in step.needs}
+        _wave(ready, needed, done, out, light, show, engine)
+        # Weights that an earlier, light run of other tables removed are made again.
+        lacking = [step for step in ready if step.key in needed and _bare(done.folders.get(step.key))]
+        for step in lacking:
+            (done.folders[step.key] / FINISHED).unlink()
+        if lacking:
+            say(f"wave {wave} again: {len(lacking)} runs, whose weights are needed and gone")
+            _wave(lacking, needed, done, out, light, show, engine)
+    return done
+
+
+def _wave(
+    ready: Sequence[Step],
+    needed: set[str],
+    done: Performed,
+    out: str | Path,
+    light: bool,
+    show: Callable[[Sequence[Progress]], None] | None,
+    engine: Mapping[str, Any],
+) -> None:
+    """Perform steps that do not need one another, and note where they lie or why they failed."""
+    blocks = grid_blocks(ready, done.folders)
+    steps = {(_alike(_single(block)), step.seed): step for block, own in blocks for step in own}
+    gone: set[str] = set()
+
+    def watch(runs: Sequence[Progress]) -> None:
+        if show:
+            show(runs)
+        for run in runs if light else ():
+            if run.state in ("done", "kept") and run.planned.name not in gone:
+                gone.add(run.planned.name)
+                kept = steps[_alike(run.planned.fit), run.planned.seed].key in needed
+                remove_weights(Path(out) / run.planned.name, variants_only=kept)
+
+    finished = sweep({"fit": [block for block, _ in blocks]}, out=out, show=watch, **engine)
+    found = {(_alike(run.planned.fit), run.planned.seed): run for run in finished.runs}
+    for block, step in ((block, step) for block, own in blocks for step in own):
+        run = found[_alike(_single(block)), step.seed]
+        if run.state == "failed":
+            done.failed[step.key] = str(run.error).splitlines()[0]
+        else:
+            done.folders[step.key] = finished.path / run.planned.name
+
+
+def remove_weights(folder: Path, *, variants_only: bool = False) -> None:
+    """Remove what a run learnt and keep what it scored; a run that others build on loses its variants alone."""
+    for name in ("variants",) if variants_only else ("variants", *WEIGHTS):
+        path = folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.exists():
+            path.unlink()
+
+
+def _bare(folder: Path | None) -> bool:
+    return folder is not None and not any((folder / name).exists() for name in WEIGHTS)
+
+
+def _single(block: Json) -> Json:
+    """Return the settings of a block whose axes have one value each."""
+    return {k: v[0] if isinstance(v, list) else v for k, v in block.items() if k not in OWN}
+
+
+def grid_blocks(steps: Sequence[Step], folders: Mapping[str, Path]) -> list[tuple[Json, list[Step]]]:
+    """Return the blocks of a grid with the steps of each: seeds of one setting are one block."""
+    found: dict[str, tuple[Json, list[Step]]] = {}
+    for step in steps:
+        config = _resolved(step.config, folders)
+        assert isinstance(config, dict)
+        name = repr(config)
+        if name not in found:
+            # A list in a grid is an axis: one that is a value is put into another.
+            axes = {k: [v] if isinstance(v, list) else v for k, v in config.items()}
+            found[name] = ({**axes, "seeds": [], "evaluate": list(step.evaluations.values())}, [])
+        found[name][0]["seeds"].append(step.seed)  # type: ignore[attr-defined]
+        found[name][1].append(step)
+    return list(found.values())
+
+
+def _resolved(value: object, folders: Mapping[str, Path]) -> object:
+    """Put folders in the place of `@KEY`."""
+    if isinstance(value, dict):
+        return {k: _resolved(v, folders) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_resolved(one, folders) for one in value]
+    if isinstance(value, str) and value.startswith("@"):
+        key, slash, rest = value[1:].partition("/")
+        return f"{folders[key]}{slash}{rest}"
+    return value
+
+
+def _alike(value: object) -> str:
+    """Return a text that is the same for settings that are: 1 and 1.0, lists and tuples."""
+    if isinstance(value, dict):
+        kept = sorted((str(name), _alike(one)) for name, one in value.items() if one is not None)
+        return str(kept)
+    if isinstance(value, list | tuple):
+        return str([_alike(one) for one in value])
+    return str(float(value)) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def results_name(evaluation: Mapping[str, Any], source: str = "en") -> str:
+    """Return under which name `results.json` holds an evaluation."""
+    name = evaluation_name(
+        evaluation["data"], evaluation.get("split") or "test", mix=evaluation.get("mix"), source=source
+    )
+    return f"{name}@{evaluation['variant']}" if evaluation.get("variant") else name

@@ -1,0 +1,180 @@
+"""Cells and statistics against values computed by hand."""
+
+from dataclasses import replace
+from statistics import stdev
+
+import pytest
+
+from crosslift.data.storage import write_json
+from crosslift.reproduce import claims as claiming
+from crosslift.reproduce.claims import RULES, Claim, decide
+from crosslift.reproduce.collect import Cell, _ranked, collect
+from crosslift.reproduce.comparison import Compared, compare_entry, spearman
+from crosslift.reproduce.plan import Choice, Source
+from crosslift.reproduce.records import as_text, record, rows_of, verdict
+from tests.reproduce.made import ENTRY, made
+
+
+@pytest.fixture
+def compared(tmp_path):
+    plan, done = made(tmp_path)
+    cells = collect(ENTRY, plan, done)
+    return cells, {row.name: row for row in compare_entry(ENTRY, cells)}
+
+
+def test_a_cell_is_the_mean_over_seeds_with_their_spread(compared):
+    cells, _ = compared
+    assert cells["plain", "de"].values == {1: 50.0, 2: 70.0}
+    assert cells["plain", "de"].mean == 60.0
+    assert cells["plain", "de"].sd == pytest.approx(stdev([50, 70]))
+    assert cells["quoted", "de"].mean is None and cells["quoted", "de"].missing == "quoted: of another paper"
+
+
+def test_the_most_frequent_class_is_what_english_must_beat(compared):
+    cells, _ = compared
+    assert cells["plain", "de"].majority == 50.0
+    assert cells["plain", "de"].english == 90.0
+    assert cells["plain", "de"].learnt
+    assert Cell(english=50.0, majority=50.0).learnt is False
+    assert Cell().learnt is None
+
+
+def test_differences_and_the_difference_of_differences(compared):
+    _, rows = compared
+    ours = rows["ours"]
+    assert ours.paper_difference == [1.0, 4.0, 1.0, 2.0]
+    assert ours.difference == pytest.approx([0.0, 20.0, 20.0, -10.0])
+    assert ours.of_differences == pytest.approx([-1.0, 16.0, 19.0, -12.0])
+    assert ours.mean_difference == pytest.approx((20 + 20 - 10) / 3)
+    assert ours.paper_mean_difference == pytest.approx(7 / 3)
+    assert rows["plain"].baseline == "" and rows["plain"].difference == []
+    assert rows["quoted"].mean is None
+
+
+def test_signs_are_compared_in_target_languages_only(compared):
+    _, rows = compared
+    assert (rows["ours"].agree, rows["ours"].judged, rows["ours"].unlearnt) == (2, 3, 0)
+
+
+def test_signs_are_not_compared_where_nothing_was_learnt(compared):
+    cells, _ = compared
+    poor = {key: replace(cell, english=40.0) if key[0] == "plain" else cell for key, cell in cells.items()}
+    row = compare_entry(ENTRY, poor)[1]
+    assert (row.agree, row.judged, row.unlearnt) == (0, 0, 3)
+
+
+def test_rank_correlation_over_languages(compared):
+    _, rows = compared
+    # The paper orders de > th > sw, and so do both rows here.
+    assert rows["ours"].spearman == pytest.approx(1.0)
+    assert spearman([1, 2, 3], [1, 3, 2]) == pytest.approx(0.5)
+    assert spearman([1, 2, None], [1, 2, 3]) is None
+    assert spearman([1, 2, 3], [4, 4, 4]) is None
+
+
+def test_the_paired_test_sees_what_differs_by_example(compared):
+    _, rows = compared
+    p = rows["ours"].p
+    assert set(p) == {"de", "th", "sw"}
+    # th: two of ten examples differ, in both seeds: two-sided, every other swap of two is as extreme.
+    assert p["th"] == pytest.approx(0.5, abs=0.06)
+    assert 0 < rows["ours"].p_mean <= 1
+
+
+def test_a_row_that_is_the_baseline_run_itself_has_no_test(tmp_path):
+    plan, done = made(tmp_path)
+    for column in ENTRY.columns:
+        plan.cells[ENTRY.id, "ours", column.name] = plan.cells[ENTRY.id, "plain", column.name]
+    row = compare_entry(ENTRY, collect(ENTRY, plan, done))[1]
+    assert row.difference == [0.0] * 4 and row.p == {} and row.p_mean is None
+
+
+def test_printed_differences_of_a_paper_are_taken_as_they_are(compared):
+    cells, _ = compared
+    row = compare_entry(replace(ENTRY, paper_gains=True), cells)[1]
+    assert row.paper_difference == [81.0, 74.0, 61.0, 52.0]
+
+
+def test_a_failed_run_is_said_in_its_cells(tmp_path):
+    plan, done = made(tmp_path)
+    del done.folders["ours-1"], done.folders["ours-2"]
+    done.failed |= {"ours-1": "out of memory", "ours-2": "out of memory"}
+    cell = collect(ENTRY, plan, done)["ours", "de"]
+    assert cell.missing == "failed: out of memory" and cell.mean is None
+
+
+def test_a_forecast_is_scored_by_the_pairs_it_orders_rightly():
+    forecast = {"igap": {x: {"scores": {"igap": {"value": v}}} for x, v in {"de": 5.0, "th": 9.0, "sw": 7.0}.items()}}
+    gold = {"igap": {x: {"scores": {"score": {"value": v}}} for x, v in {"de": 80.0, "th": 60.0, "sw": 50.0}.items()}}
+    gold["igap"]["en"] = {"scores": {"score": {"value": 90.0}}}
+    source = Source("a", 1, "en", "igap", "igap", against="b", gold="score")
+    # Lower gaps are better: de < sw < th; gold de > th > sw: two of three pairs are right.
+    assert _ranked(source, forecast, gold) == pytest.approx(200 / 3)
+
+
+def test_a_record_holds_everything_and_can_be_read_back(tmp_path):
+    plan, done = made(tmp_path)
+    found = record(ENTRY, plan, done, Choice("small", {"main": "mini-x"}))
+    assert found["seeds"] == [1, 2] and found["runs"] == 4 and found["seconds"] == 8.0
+    again = rows_of(found)
+    assert again[1].difference == pytest.approx([0.0, 20.0, 20.0, -10.0])
+    text = as_text(ENTRY, found)
+    assert "Δ ours" in text and "empty: 4 of 12 cells: quoted: of another paper" in text
+    assert "same sign in 2 of 3" in verdict(again[1])
+
+
+def row(name, ours, sd=0.1, **more):
+    return Compared(name, [None] * len(ours), ours, [sd] * len(ours), mean=sum(ours) / len(ours), **more)
+
+
+A, B = row("A", [50.0, 60.0], baseline="B", p_mean=0.01), row("B", [40.0, 50.0])
+SAME = {"A": A, "B": B, "C": row("C", [41.0, 51.0], 5.0)}
+
+
+@pytest.mark.parametrize(
+    ("rule", "answer"),
+    [
+        ({"better": ["A", "B"]}, "holds"),
+        ({"better": ["B", "A"]}, "does not hold"),
+        ({"worse": ["B", "A"]}, "holds"),
+        ({"better": ["C", "B"]}, "undecided"),
+        ({"ordered": ["A", "B"]}, "holds"),
+        ({"ordered": ["B", "A"]}, "does not hold"),
+        ({"ordered": ["C", "B"]}, "undecided"),
+        ({"alike": ["C", "B"], "within": 2.0}, "holds"),
+        ({"alike": ["A", "B"], "within": 2.0}, "does not hold"),
+        ({"mostly_better": ["A", "B"]}, "holds"),
+        ({"mostly_better": ["B", "A"]}, "does not hold"),
+        ({"above": ["A", 33.3]}, "holds"),
+        ({"above": ["B", 60]}, "does not hold"),
+        ({"rising": ["B", "C", "A"]}, "holds"),
+        ({"rising": ["A", "C", "B"]}, "does not hold"),
+    ],
+)
+def test_a_rule_decides_as_it_says(rule, answer):
+    (kind,) = [name for name in rule if name in RULES]
+    assert RULES[kind](ENTRY, SAME, rule)[0] == answer
+
+
+def test_one_seed_without_a_test_decides_nothing():
+    alone = {"A": row("A", [50.0], None), "B": row("B", [40.0], None)}
+    assert RULES["ordered"](ENTRY, alone, {"ordered": ["A", "B"]})[0] == "undecided"
+    assert RULES["better"](ENTRY, alone, {"better": ["A", "B"]})[0] == "undecided"
+
+
+def test_claims_are_decided_from_records_and_open_without(tmp_path, monkeypatch):
+    plan, done = made(tmp_path / "runs")
+    found = record(ENTRY, plan, done, Choice("small"))
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    one = Claim("Ours is better.", "here", "ear.made", {"ordered": ["plain", "ours"]})
+    other = replace(one, entry="ear.table1", rule={"better": ["+ EAR", "mBERT"]})
+    monkeypatch.setattr(claiming, "claims", lambda: (one, other))
+    monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": ENTRY, "ear.table1": ENTRY})
+    decided = decide(tmp_path, "small")
+    # Ours is 10 points above, beyond the seeds' spread: that plain is better does not hold.
+    assert [verdict.answer for verdict in decided] == ["does not hold", "undecided"]
+    assert decided[1].why == "not run"
+    for seen in found["english"].values():
+        seen["english"] = 10.0
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    assert decide(tmp_path, "small")[0].why == "English does not beat the most frequent class"

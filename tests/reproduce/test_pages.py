@@ -1,0 +1,82 @@
+"""The docs section is made from records alone, and so is the page of claims."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from crosslift.data.storage import write_json
+from crosslift.reproduce.charts import chart
+from crosslift.reproduce.comparison import Compared
+from crosslift.reproduce.entries import entries, papers
+from crosslift.reproduce.pages import write_pages
+
+
+def invented(name, value=50.0):
+    """A record as if every cell had been measured."""
+    entry = entries()[name]
+    width = len(entry.columns)
+    rows = [
+        Compared(row.name, list(row.paper), [value + place] * width, [0.5] * width, mean=value + place).to_dict()
+        for place, row in enumerate(entry.rows)
+    ]
+    histogram = {"edges": [0.0, 1.0, 2.0], "related_share": [0.9, 0.1], "unrelated_share": [0.2, 0.8]}
+    return {
+        "entry": name, "scale": "small", "models": {"main": "mini-x"}, "seeds": [1, 2], "runs": 3, "seconds": 1.0,
+        "columns": [column.name for column in entry.columns], "languages": {}, "rows": rows, "english": {},
+        "histograms": {f"{entry.rows[0].name} / {entry.columns[0].name}": histogram},
+    }  # fmt: skip
+
+
+def test_pages_without_any_record_say_so(tmp_path):
+    files = write_pages(tmp_path / "none", tmp_path / "docs")
+    assert [file.stem for file in files] == ["index", "claims", *papers()]
+    text = (tmp_path / "docs" / "ear.md").read_text()
+    assert text.count("Not run yet.") == 14 and "Lost: The second half of the table" in text
+    claims = (tmp_path / "docs" / "claims.md").read_text()
+    assert "0 hold, 0 do not hold" in claims and claims.count("**undecided**") >= 40
+
+
+def test_every_link_between_the_pages_leads_to_a_heading(tmp_path):
+    files = write_pages(tmp_path / "none", tmp_path / "docs")
+    headings = {}
+    for file in files:
+        titles = re.findall(r"^#+ (.*)$", file.read_text(), re.MULTILINE)
+        plain = [re.sub(r"[^\w\s-]", "", title.replace("`", "")).strip().lower() for title in titles]
+        headings[file.name] = {re.sub(r"[-\s]+", "-", title) for title in plain}
+    for file in files:
+        for page, anchor in re.findall(r"\]\(([\w-]+\.md)#([^)]+)\)", file.read_text()):
+            assert anchor in headings[page], f"{file.name}: {page}#{anchor}"
+
+
+def test_a_table_shows_paper_and_ours_with_spread(tmp_path):
+    write_json(tmp_path / "res" / "small" / "ear.table1.json", invented("ear.table1"))
+    write_pages(tmp_path / "res", tmp_path / "docs")
+    text = (tmp_path / "docs" / "ear.md").read_text()
+    assert "| mBERT | paper | 80.8 | 64.3 |" in text
+    assert "| mBERT | ours | 50.0 ± 0.5 |" in text
+    assert "seeds 1, 2" in text and "Departures at scale small:" in text
+    index = (tmp_path / "docs" / "index.md").read_text()
+    assert "| small | 135 of 135 |" in index
+
+
+@pytest.mark.parametrize(
+    "name", ["ear.figure6", "igap.figure7", "plugin-x.figure6", "adjustment.figure1", "igap.figure3"]
+)
+def test_a_figure_is_drawn_as_svg_that_stands_by_itself(name):
+    drawn = chart(entries()[name], invented(name))
+    assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg"') and "<style>" in drawn
+    assert drawn.count("<svg ") == drawn.count("</svg>")
+
+
+def test_tables_and_heat_maps_are_tables():
+    assert chart(entries()["ear.table1"], invented("ear.table1")) is None
+    assert chart(entries()["igap.figure5"], invented("igap.figure5")) is None
+
+
+def test_the_pages_of_the_docs_are_those_that_the_records_give(tmp_path):
+    """Never by hand: whoever changes entries or records makes the pages again (crosslift reproduce --docs)."""
+    root = Path(__file__).parents[2]
+    made = write_pages(root / "benchmarks" / "results" / "reproduce", tmp_path)
+    for file in made:
+        assert file.read_text() == (root / "docs" / "reproduce" / file.name).read_text(), file.name

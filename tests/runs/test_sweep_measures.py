@@ -1,0 +1,106 @@
+"""What a sweep does besides training: measurements as runs, halves, evaluations of single blocks, no workers."""
+
+import json
+
+import pytest
+
+from crosslift.data import load
+from crosslift.errors import BadInput, Unfinished
+from crosslift.runs import sweep_work
+from crosslift.runs.sweep import sweep
+from crosslift.runs.sweep_assemblies import halved
+from crosslift.runs.sweep_grid import plan
+from crosslift.runs.sweep_measures import named_bitext
+from tests.tiny_models import save_encoder
+
+FIT = {"method": "finetune", "data": "demo-nli", "steps": 1, "batch_size": 4, "limit": 12, "evaluations": 1}
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    return str(save_encoder(tmp_path_factory.mktemp("models") / "tiny"))
+
+
+def test_a_block_may_be_scored_elsewhere_than_the_rest(encoder):
+    grid = {
+        "shared": {**FIT, "model": encoder},
+        "fit": [{"batch_size": 4}, {"batch_size": 5, "evaluate": {"data": "demo-nli", "languages": ["de"]}}],
+        "evaluate": {"languages": ["en"]},
+    }
+    first, second = plan(grid)
+    assert first.evaluations[0]["languages"] == ["en"] and second.evaluations[0]["languages"] == ["de"]
+    grid["fit"][1]["evaluate"] = {"langs": ["de"]}
+    with pytest.raises(BadInput, match="langs"):
+        plan(grid)
+
+
+def test_runs_in_this_process_give_the_same_folder_and_are_not_done_twice(encoder, tmp_path):
+    grid = {"fit": {**FIT, "model": encoder}, "evaluate": {"languages": ["de"], "limit": 8}}
+    done = sweep(grid, out=tmp_path / "out", engine="here")
+    assert [run.state for run in done.runs] == ["done"]
+    assert [run.state for run in sweep(grid, out=tmp_path / "out", engine="here").runs] == ["kept"]
+    with pytest.raises(BadInput, match="local, ray or here"):
+        sweep(grid, out=tmp_path / "out", engine="hera")
+
+
+def test_an_interruption_ends_a_sweep_in_this_process_and_is_not_tried_again(encoder, tmp_path, monkeypatch):
+    tries = []
+
+    def interrupted(*_, **__):
+        tries.append(1)
+        raise Unfinished("Interrupted at step 1 of 2; nothing is lost.")
+
+    monkeypatch.setattr(sweep_work, "perform", interrupted)
+    with pytest.raises(Unfinished):
+        sweep({"fit": {**FIT, "model": encoder}}, out=tmp_path / "out", engine="here")
+    assert tries == [1]
+
+
+def test_a_measurement_is_a_run_with_results_by_language(encoder, tmp_path):
+    block = {"method": "similarities", "model": encoder, "data": "demo-nli", "split": "test", "limit": 8}
+    block["targets"] = [["de", "sw"]]
+    done = sweep({"fit": block}, out=tmp_path / "out", engine="here")
+    (run,) = done.runs
+    assert run.state == "done"
+    results = json.loads((done.path / run.planned.name / "results.json").read_text())
+    assert set(results["similarities"]) == {"de", "sw"}
+    assert set(results["similarities"]["de"]["scores"]) == {"l2", "dot", "cosine"}
+    assert -1 <= results["similarities"]["de"]["scores"]["cosine"]["value"] <= 1
+
+
+def test_igap_of_one_seed_as_a_run(encoder, tmp_path):
+    block = {"method": "igap", "model": encoder, "data": "demo-nli", "split": "test", "held_out": "test", "limit": 12}
+    block |= {"epochs": 1, "every": 1, "epsilon": 1.0, "candidates": 2, "targets": [["en", "de"]]}
+    (run,) = sweep({"fit": block}, out=tmp_path / "out", engine="here").runs
+    cells = json.loads((tmp_path / "out" / run.planned.name / "results.json").read_text())["igap"]
+    scores = {name: one["value"] for name, one in cells["de"]["scores"].items()}
+    # The paper's decomposition: error = interlingual gap + intralingual gap + training error.
+    training = cells["en"]["scores"]["training"]["value"]
+    assert 100 - scores["score"] == pytest.approx(scores["interlingual"] + scores["intralingual"] + training)
+
+
+def test_halves_are_cut_alike_in_every_language():
+    parts = {}
+    for language in ("en", "de"):
+        found = load("demo-intent", language=language, split="train")
+        kept, rest = halved(found, "annotated"), halved(found, "unannotated")
+        assert kept.labels is not None and rest.labels is None
+        parts[language] = {*(kept.parallel_ids or kept.ids)}, {*(rest.parallel_ids or rest.ids)}
+        assert not parts[language][0] & parts[language][1]
+    assert not parts["en"][0] & parts["de"][1], "no translation of a labelled sentence is plain text"
+    with pytest.raises(BadInput, match="annotated or unannotated"):
+        halved(found, "annotatd")
+
+
+def test_sentence_pairs_go_by_name():
+    pairs = named_bitext("demo-intent/dev", "hi")
+    assert pairs.kind == "bitext" and pairs.pair_language == "hi"
+    assert named_bitext("some/file.tsv", "hi") == "some/file.tsv"
+
+
+def test_a_grid_may_train_on_one_half(encoder, tmp_path):
+    block = {**FIT, "model": encoder, "data": "demo-intent", "half": "annotated", "limit": None}
+    (run,) = sweep({"fit": block}, out=tmp_path / "out", engine="here").runs
+    assert run.state == "done", run.error
+    with pytest.raises(BadInput, match="adjust"):
+        plan({"fit": {"method": "adjust", "model": encoder, "bitext": {"de": "demo-intent"}, "half": "annotated"}})
