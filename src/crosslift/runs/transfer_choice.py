@@ -114,8 +114,9 @@ def _with_labels(runs: Mapping[str, Run], inputs: Inputs, kind: str, out: Path, 
         rule = f"score on {where} × share of translated sentences with an unchanged answer ({_some(pairs)})"
         if general:
             # Adjustment learns to make such pairs alike: ahead on them alone says little about the task.
-            ahead = [name for name in ahead if _surely_better(out, name, inputs.source)]
-            rule = f"{rule}, and score on {where} alone"
+            ahead = [name for name in ahead if "adjust" not in name or _surely_better(out, name, inputs.source)]
+            if any("adjust" in name for name in scores):
+                rule = f"{rule}, and for what learnt from sentence pairs the score on {where} alone"
         chosen, why = guarded(carried, ahead)
     else:
         ahead = [name for name in scores if BASELINE in scores and _surely_better(out, name, inputs.source)]
