@@ -79,6 +79,6 @@ def test_the_embedded_connector_takes_an_english_model_to_languages_it_never_saw
     )  # fmt: skip
     plugged = xl.plug(run.path, "mini-x/mini-en", tmp_path / "plugged")
     assert plugged.layers == (4, 4, 4)
-    scores = xl.evaluate(plugged.model, "demo-intent", ["de", "zh"], limit=150).rows
+    scores = xl.evaluate(plugged.model, "demo-intent", ["de", "zh"], limit=150, out=tmp_path / "scores").rows
     chance = 100 / len(set(load("demo-intent", "en", "test").labels))
     assert all(next(iter(seeds.values()))["accuracy"].value > 3 * chance for seeds in scores.values())
