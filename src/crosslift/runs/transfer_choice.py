@@ -33,6 +33,7 @@ from crosslift.runs.fit import Run
 from crosslift.runs.folder import find_runs
 from crosslift.runs.predictions import rescore
 from crosslift.runs.progress import Watch
+from crosslift.runs.transfer_candidates import needs
 from crosslift.runs.transfer_inputs import Inputs
 
 BASELINE = "finetune"
@@ -114,8 +115,9 @@ def _with_labels(runs: Mapping[str, Run], inputs: Inputs, kind: str, out: Path, 
         rule = f"score on {where} × share of translated sentences with an unchanged answer ({_some(pairs)})"
         if general:
             # Adjustment learns to make such pairs alike: ahead on them alone says little about the task.
-            ahead = [name for name in ahead if "adjust" not in name or _surely_better(out, name, inputs.source)]
-            if any("adjust" in name for name in scores):
+            learnt = {name for name in scores if "bitext" in needs(name)}
+            ahead = [name for name in ahead if name not in learnt or _surely_better(out, name, inputs.source)]
+            if learnt:
                 rule = f"{rule}, and for what learnt from sentence pairs the score on {where} alone"
         chosen, why = guarded(carried, ahead)
     else:
