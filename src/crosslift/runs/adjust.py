@@ -179,7 +179,7 @@ def adjust(
             "links": len(pairs.links.source),
             "left_out": dict(pairs.skipped),
             "steps": plan.steps,
-            "seconds": round(trained.seconds, 1),
+            "seconds": round(trained.seconds, 3),
             "before": before,
             "after": distances(method, encoder, execution),
             "machine": describe(),

@@ -59,7 +59,7 @@ def deliver(
         "steps": steps,
         "best_step": trained.best_step,
         **facts,
-        "seconds": round(trained.seconds, 1),
+        "seconds": round(trained.seconds, 3),
         "machine": describe(),
     }
     folder.finish(summary)
