@@ -108,8 +108,9 @@ def test_pull_anchor_and_their_gradients_equal_a_loop_over_words(case, how, froz
 
 def test_the_distance_of_known_vectors():
     one, other = torch.tensor([[1.0, 2.0], [0.0, 0.0]]), torch.tensor([[1.0, 0.0], [3.0, 1.0]])
-    assert float(distance(one, other)) == pytest.approx((0 + 4 + 9 + 1) / 4)
-    assert float(distance(one[:0], other[:0])) == 0
+    assert float(distance(one, other, torch.tensor([True, True]))) == pytest.approx((0 + 4 + 9 + 1) / 4)
+    assert float(distance(one, other, torch.tensor([True, False]))) == pytest.approx((0 + 4) / 2)
+    assert float(distance(one, other, torch.tensor([False, False]))) == 0
 
 
 def test_presets_choose_pooling_and_what_the_pull_goes_to():

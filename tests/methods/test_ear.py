@@ -20,6 +20,10 @@ from crosslift.methods.ear import (
     word_attention,
 )
 from crosslift.models.load import load_model
+from crosslift.runs.folder import RunFolder
+from crosslift.runs.plan import Plan
+from crosslift.runs.settings import Execution, Optimisation
+from crosslift.runs.train import train
 from crosslift.tasks import task_for
 from tests.tiny import unigram_tokenizer, wordpiece_tokenizer
 from tests.tiny_data import MAKERS, classification
@@ -278,10 +282,16 @@ def test_noise_is_on_the_second_half_alone(folders):
     assert quiet["apt"].item() == 0 < terms["apt"].item()
 
 
-def test_a_push_that_ran_away_stops_the_run(folders):
+def test_a_push_that_ran_away_stops_the_run(folders, tmp_path):
     method, model = made(folders, stop_at=1e-9)
+    terms = method.loss(model, method.batch(np.arange(4), 0))
+    means = {name: float(term.detach()) for name, term in terms.items()}
     with pytest.raises(BrokenRun, match=r"run away.*\n.*--margin"):
-        method.loss(model, method.batch(np.arange(4), 0))
+        method.check(means)
+    method.check(means | {"ept": 0.0})
+    train_once = Plan(method, Optimisation(steps=1), 8192, seed=1)
+    with pytest.raises(BrokenRun, match="run away"):
+        train(model, train_once, RunFolder(tmp_path), Optimisation(steps=1), Execution(), seed=1)
 
 
 def test_neighbours_come_from_the_models_own_embeddings(folders):

@@ -54,6 +54,13 @@ def test_symmetric_kl_by_hand():
     assert symmetric_kl(p.expand(3, 2), q.expand(3, 2)).item() == pytest.approx(forwards + backwards)
 
 
+def test_items_that_are_not_there_do_not_count():
+    p, q = torch.randn(2, 3, 4), torch.randn(2, 3, 4)
+    there = torch.tensor([[True, False, True], [False, False, True]])
+    torch.testing.assert_close(symmetric_kl(p, q, there=there), symmetric_kl(p[there], q[there]))
+    assert symmetric_kl(p, q, there=torch.zeros_like(there)).item() == 0
+
+
 def test_symmetric_kl_stops_the_gradient_of_each_target():
     p, q = (torch.randn(4, 3, dtype=torch.float64, requires_grad=True) for _ in range(2))
     symmetric_kl(p, q).backward()
@@ -173,9 +180,9 @@ def test_tags_are_compared_at_the_first_token_of_each_word():
         "word_first": torch.tensor([[0, 3, 1, 2], [0, 4, 1, 3]]),
         "word_stop": torch.tensor([[1, 4, 2, 3], [1, 5, 3, 4]]),
     }
-    p, q = _paired_by_word(logits, batch, "tagging")
-    assert torch.equal(p, logits[0, [1, 2]])
-    assert torch.equal(q, logits[1, [1, 3]])
+    p, q, there = _paired_by_word(logits, batch, "tagging")
+    assert torch.equal(p[there], logits[0, [1, 2]])
+    assert torch.equal(q[there], logits[1, [1, 3]])
 
 
 def test_answers_are_compared_as_probabilities_of_words():
@@ -184,7 +191,9 @@ def test_answers_are_compared_as_probabilities_of_words():
         "word_first": torch.tensor([[0, 1, 2, -1], [0, 1, 3, -1]]),
         "word_stop": torch.tensor([[1, 2, 3, -1], [1, 3, 4, -1]]),
     }
-    p, q = (side.softmax(-1) for side in _paired_by_word(logits, batch, "qa"))
+    *sides, there = _paired_by_word(logits, batch, "qa")
+    assert there.all()
+    p, q = (side.softmax(-1) for side in sides)
     torch.testing.assert_close(p, torch.tensor([[0.3, 0.1, 0.6, 0.0]]))
     torch.testing.assert_close(q, torch.tensor([[0.3, 0.3, 0.4, 0.0]]))
 

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from torch import nn
     from transformers import PreTrainedTokenizerBase
 
+    from crosslift.align import AlignedBitext
+
 Floats = NDArray[np.float32]
 FORMATS = (".svg", ".png", ".html", ".json")
+SHORT, LONG = 4, 12
+"""Words of a sentence that a picture shows: fewer say little, more fill it with one sentence."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,12 @@ class WordPoints:
             np.concatenate([self.vectors, other.vectors]),
             [*self.groups, *other.groups],
             np.concatenate([self.links, other.links]),
+        )
+
+    def take(self, rows: NDArray[np.integer]) -> WordPoints:
+        """Return these words in this order."""
+        return WordPoints(
+            [self.words[i] for i in rows], self.vectors[rows], [self.groups[i] for i in rows], self.links[rows]
         )
 
 
@@ -97,6 +107,58 @@ def words_of(
     return WordPoints(found, vectors[there].numpy(), [group] * len(found), numbers[kept])
 
 
+def translated_words(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, aligned: AlignedBitext, count: int = 60
+) -> WordPoints:
+    """Return the words of a few sentence pairs, each linked to the word that translates it.
+
+    The same pairs for every model, so that pictures of several can be laid side by side.
+
+    Args:
+        model: A Hugging Face encoder or task model.
+        tokenizer: Its tokenizer.
+        aligned: Sentence pairs with their word links.
+        count: At most so many words of each side.
+    """
+    sizes = np.array([[len(s), len(t)] for s, t in zip(aligned.source, aligned.target, strict=True)]).reshape(-1, 2)
+    linked = np.diff(aligned.alignment.starts) > 0
+    fit = np.flatnonzero(linked & (sizes.min(1) >= SHORT) & (sizes.max(1) <= LONG))
+    mixed = np.random.default_rng(0).permutation(fit)
+    chosen = aligned.select(np.sort(mixed[np.cumsum(sizes[mixed].max(1)) <= count]))
+    if not len(chosen):
+        raise BadInput(f"No sentence pair of {SHORT} to {LONG} words with links.", "Give more bitext.")
+    bitext, found = chosen.bitext, []
+    pair = chosen.alignment.pairs()
+    # A word has one link in a picture: that of the first pair of words in which both are new.
+    ends = [
+        np.cumsum([0, *map(len, spans)])[pair] + words
+        for spans, words in ((chosen.source, chosen.alignment.source), (chosen.target, chosen.alignment.target))
+    ]
+    new = np.logical_and(*(np.isin(np.arange(len(end)), np.unique(end, return_index=True)[1]) for end in ends))
+    sides = ((bitext.texts, bitext.language, chosen.source), (bitext.pairs or (), bitext.pair_language, chosen.target))
+    for (texts, language, spans), end in zip(sides, ends, strict=True):
+        points = words_of(model, tokenizer, list(texts), str(language), spans=spans, linked=True)
+        links = np.full(sum(map(len, spans)), -1)
+        links[end[new]] = np.flatnonzero(new)
+        found.append(WordPoints(points.words, points.vectors, points.groups, links[points.links]))
+    return found[0] + found[1]
+
+
+def replaced_words(x: WordPoints, xa: WordPoints, count: int = 60) -> WordPoints:
+    """Return the first different words of x that xᵃ has another word for, and those words after them.
+
+    Args:
+        x: Words, numbered by `linked=True`.
+        xa: The same texts with synonyms, numbered alike.
+        count: At most so many words of each side.
+    """
+    _, left, right = np.intersect1d(x.links, xa.links, return_indices=True)
+    there = [i for i, j in enumerate(zip(left, right, strict=True)) if x.words[j[0]] != xa.words[j[1]]]
+    _, first = np.unique([x.words[left[i]] for i in there], return_index=True)
+    kept = np.array(there, dtype=np.int64)[np.sort(first)][:count]
+    return x.take(left[kept]) + xa.take(right[kept])
+
+
 def pull_together(points: WordPoints) -> float:
     """Return the mean cosine of linked words minus that of all pairs: 0 = linked words are no closer than others."""
     unit = points.vectors / np.linalg.norm(points.vectors, axis=1, keepdims=True).clip(min=1e-12)
@@ -118,6 +180,18 @@ def flat(points: WordPoints, seed: int = 0) -> NDArray[np.float64]:
     # Perplexity is the number of neighbours that count; the usual 30 is too many for a few sentences.
     tsne = TSNE(perplexity=min(30.0, (count - 1) / 3), metric="cosine", init="pca", random_state=seed)
     return np.asarray(tsne.fit_transform(points.vectors), dtype=np.float64)
+
+
+def placed(points: WordPoints, seed: int = 0) -> dict[str, list[Any]]:
+    """Return words with their places in the plane as plain data: words, groups, links, x and y, two decimals."""
+    places = flat(points, seed).round(2)
+    return {
+        "words": list(points.words),
+        "groups": list(points.groups),
+        "links": points.links.tolist(),
+        "x": places[:, 0].tolist(),
+        "y": places[:, 1].tolist(),
+    }
 
 
 def draw(panels: Mapping[str, WordPoints], path: str | Path, title: str = "", seed: int = 0) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from crosslift.data.batches import evaluation_batches
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from crosslift.models.connectors import LoadedConnector
 
+BINS = 30
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
@@ -50,6 +52,15 @@ class CrossModel:
             }
             for name, values in (("l2", self.l2), ("cosine", self.cosine))
         }
+
+
+def histogram(values: NDArray[np.floating], bins: int = BINS) -> dict[str, list[float]]:
+    """Return how values are spread: `edges` (bins + 1) and the `share` of the values between two of them."""
+    counts, edges = np.histogram(values, bins)
+    return {
+        "edges": [round(float(edge), 5) for edge in edges],
+        "share": [round(float(share), 5) for share in counts / len(values)],
+    }
 
 
 def cross_model_alignment(

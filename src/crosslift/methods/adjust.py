@@ -44,15 +44,17 @@ if TYPE_CHECKING:
 Pooling = Literal["mean", "first", "last"]
 
 
-def distance(one: Tensor, other: Tensor) -> Tensor:
-    """Mean over rows and width of (one − other)²: the pull of (1), and its anchor.
+def distance(one: Tensor, other: Tensor, there: Tensor) -> Tensor:
+    """Mean over words and width of (one − other)²: the pull of (1), and its anchor.
 
     Args:
-        one: (words, width).
-        other: (words, width).
+        one: (..., width).
+        other: (..., width).
+        there: (...) whether there is such a word.
     """
-    # Without rows there is nothing to be near to; a mean would be NaN.
-    return (one.float() - other.float()).square().sum() / max(1, one.numel())
+    apart = (one.float() - other.float()).square().mean(-1) * there
+    # Without words there is nothing to be near to; a mean would be NaN.
+    return apart.sum() / there.sum().clamp(min=1)
 
 
 def hidden_states(model: nn.Module, batch: dict[str, Tensor], layer: int | None = None) -> Tensor:
@@ -135,6 +137,7 @@ class Adjust:
 
     title: ClassVar[str] = "pulling translated words together (cross-lingual adjustment)"
     needs: ClassVar[tuple[str, ...]] = ("bitext",)
+    replayable: ClassVar[bool] = True
 
     def __init__(self, settings: Settings, pairs: EncodedPairs, anchors: Anchors, pad_id: int) -> None:
         self.settings, self.pairs, self.anchors, self.pad_id = settings, pairs, anchors, pad_id
@@ -150,28 +153,23 @@ class Adjust:
     def batch(self, rows: NDArray[np.int64], step: int) -> dict[str, Tensor]:
         """Return the padded batch of some pairs; nothing is drawn, so the step does not matter.
 
+        Everything is as wide as the longest sentence, so that batches have few shapes.
+
         Returns:
             `input_ids` and `attention_mask` (2 · pairs, length), source sentences above their translations;
-            `word_first` and `word_stop` (2 · pairs, words); `link_source` and `link_target` (links,) places of linked
-            words in `word_first`; `anchor_at` (source words,) likewise; `anchor` (source words, width); `anchor_link`
-            (links,) the row of `anchor` that belongs to `link_source`.
+            `word_first` and `word_stop` (2 · pairs, length); `link_source` and `link_target` (pairs, length) the words
+            of each link, -1 = no link; `anchor` (pairs, length, width) of the source words.
         """
         source, target, links = self.pairs.source, self.pairs.target, self.pairs.links.select(rows)
-        batch = paired_rows(source, target, rows, self.pad_id)
+        most = max(1, int(np.diff(links.starts).max()))
+        batch = paired_rows(source, target, rows, self.pad_id, words=most)
         width = batch["word_first"].shape[1]
-        pair = links.pairs()
+        for name, words in (("link_source", links.source), ("link_target", links.target)):
+            batch[name] = Ragged(words.astype(np.int64), links.starts).pad(np.arange(len(rows)), width, -1)
         counts = np.diff(source.words.starts)[rows]
-        inside = np.arange(width) < counts[:, None]
-        there = batch["word_first"][: len(rows)] >= 0
-        # Words that the tokenizer swallowed have no vector: neither f nor f⁰ knows them.
-        vectors = self.anchors.flat(rows)[there[inside]]
-        number = np.cumsum(there) - 1
-        batch["link_source"] = pair * width + links.source
-        batch["link_target"] = (pair + len(rows)) * width + links.target
-        batch["anchor_at"] = np.flatnonzero(there)
-        batch["anchor_link"] = number[batch["link_source"]]
+        vectors = Ragged(self.anchors.flat(rows), row_starts(counts))
         tensors = {name: torch.from_numpy(np.ascontiguousarray(values)) for name, values in batch.items()}
-        return {**tensors, "anchor": torch.from_numpy(np.ascontiguousarray(vectors))}
+        return {**tensors, "anchor": torch.from_numpy(vectors.pad(np.arange(len(rows)), width, 0))}
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the weighted pull and anchor, each a mean over the batch."""
@@ -184,29 +182,40 @@ class Adjust:
             hidden: (2 · pairs, length, width) of the chosen layer.
             batch: What `batch` returned.
         """
-        settings = self.settings
+        settings, first = self.settings, batch["word_first"]
+        linked = batch["link_source"] >= 0
         with torch.autocast(hidden.device.type, enabled=False):
-            pooled = pool_words(hidden.float(), batch["word_first"], batch["word_stop"], settings.word).flatten(0, 1)
+            pooled = pool_words(hidden.float(), first, batch["word_stop"], settings.word)
+            source, target = pooled.chunk(2)
             anchor = batch["anchor"].float()
-            source = anchor[batch["anchor_link"]] if settings.frozen else pooled[batch["link_source"]]
+            pulled_to = _words(anchor if settings.frozen else source, batch["link_source"])
+            # Words that the tokenizer swallowed have no vector: neither f nor f⁰ knows them.
+            known = first.chunk(2)[0] >= 0
+            pull = distance(pulled_to, _words(target, batch["link_target"]), linked)
             return {
-                "pull": settings.pull_weight * distance(source, pooled[batch["link_target"]]),
-                "anchor": settings.anchor_weight * distance(pooled[batch["anchor_at"]], anchor),
+                "pull": settings.pull_weight * pull,
+                "anchor": settings.anchor_weight * distance(source, anchor, known),
             }
 
 
+def _words(vectors: Tensor, which: Tensor) -> Tensor:
+    """Return some words of each row: (rows, words, width), (rows, some) -> (rows, some, width); any word for -1."""
+    return vectors.gather(1, which.clamp(min=0).unsqueeze(-1).expand(-1, -1, vectors.shape[-1]))
+
+
 def paired_rows(
-    source: Side, target: Side, rows: NDArray[np.int64], pad_id: int, pad_to: int = 8
+    source: Side, target: Side, rows: NDArray[np.int64], pad_id: int, words: int = 1
 ) -> dict[str, NDArray[np.int64]]:
-    """Return both sides of some pairs as one padded batch, source sentences first; see `Adjust.batch`."""
+    """Return both sides of some pairs as one padded batch, with room for so many words; see `Adjust.batch`."""
     sides = (source, target)
     lengths = [side.ids.lengths()[rows] for side in sides]
-    longest = -(-int(max(part.max() for part in lengths)) // pad_to) * pad_to
+    longest = -(-int(max(part.max() for part in lengths)) // 8) * 8
     ids = np.concatenate([side.ids.pad(rows, longest, pad_id) for side in sides])
-    words = [side.words.pad(rows) for side in sides]
-    width = max(first.shape[1] for first, _ in words)
+    maps = [side.words.pad(rows) for side in sides]
+    most = max(words, *(first.shape[1] for first, _ in maps))
+    width = max(longest, -(-most // 8) * 8)
     first, stop = (
-        np.concatenate([np.pad(part[k], ((0, 0), (0, width - part[k].shape[1])), constant_values=-1) for part in words])
+        np.concatenate([np.pad(part[k], ((0, 0), (0, width - part[k].shape[1])), constant_values=-1) for part in maps])
         for k in (0, 1)
     )
     mask = np.arange(longest) < np.concatenate(lengths)[:, None]

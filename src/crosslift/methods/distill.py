@@ -129,6 +129,7 @@ class Distill:
 
     title: ClassVar[str] = "distillation from a teacher's outputs, without labels"
     needs: ClassVar[tuple[str, ...]] = ("teacher", "text")
+    replayable: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -175,7 +176,7 @@ class Distill:
         if self.task.kind == "classification":
             batch["teacher"] = self._columns(self.said.stack(self.text[rows]))
         elif self.task.kind == "tagging":
-            most = max(1, int(self.first.lengths()[rows].max()))
+            most = -(-max(1, int(self.first.lengths()[rows].max())) // 8) * 8  # few shapes
             batch["first"] = torch.from_numpy(self.first.pad(rows, most, -1))
             wanted = self.rows_said.pad(rows, most, 0)
             batch["teacher"] = self._columns(np.asarray(self.said.values[wanted.ravel()])).view(*wanted.shape, -1)

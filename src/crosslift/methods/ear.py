@@ -152,6 +152,7 @@ class Ear:
 
     title = "embedding push and attention pull on synonyms (EAR)"
     needs = ("labels",)
+    replayable = True
 
     def __init__(self, settings: Settings, task: Task, tokenizer: PreTrainedTokenizerBase, examples: Examples) -> None:
         if settings.preset == "released":
@@ -164,7 +165,6 @@ class Ear:
         self.data = Augmented(settings, task, tokenizer, examples)
         # A row is read twice, as x and as xᵃ, in one forward pass.
         self.lengths = 2 * self.data.encoded.lengths()
-        self._calls = 0
         self._listener: Listener | None = None
         self._disturbance: Disturbance | None = None
 
@@ -199,7 +199,6 @@ class Ear:
         if settings.push == "ept":
             pooled_x, pooled_a = mean_pool(taken.embeddings, mask).chunk(2)
             terms["ept"] = self.alpha * embedding_push(pooled_x, pooled_a, self.reduction, settings.margin)
-            self._check(terms["ept"])
         if settings.pull == "apt":
             terms["apt"] = self.beta * self._attention_pull(taken.attention(mask), batch)
         elif settings.pull == "sentence":
@@ -217,16 +216,14 @@ class Ear:
         x, xa = word_attention(attention, first, stop).chunk(2)
         return attention_pull(x, xa, present_x & present_a, self.reduction)
 
-    def _check(self, push: Tensor) -> None:
-        """Stop a push that has run away; looked at now and then, since looking makes a GPU wait."""
-        self._calls += 1
-        if self._calls % 20 == 1:
-            value = float(push.detach())
-            if not math.isfinite(value) or value < -self.settings.stop_at:
-                raise BrokenRun(
-                    f"The embedding push has run away: α · EPT is {value:g}.",
-                    "Bound it with --margin, or lower --alpha or --learning-rate; the last checkpoint is kept.",
-                )
+    def check(self, means: dict[str, float]) -> None:
+        """Stop a push that has run away."""
+        push = means.get("ept", 0.0)
+        if not math.isfinite(push) or push < -self.settings.stop_at:
+            raise BrokenRun(
+                f"The embedding push has run away: α · EPT is {push:g}.",
+                "Bound it with --margin, or lower --alpha or --learning-rate; the last checkpoint is kept.",
+            )
 
 
 def _halves(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

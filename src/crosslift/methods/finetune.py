@@ -33,6 +33,7 @@ class Finetune:
 
     title = "plain fine-tuning on source-language labels"
     needs = ("labels",)
+    replayable = True
 
     def __init__(self, settings: Settings, task: Task, tokenizer: PreTrainedTokenizerBase, examples: Examples) -> None:
         self.task = task

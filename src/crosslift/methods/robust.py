@@ -38,21 +38,24 @@ if TYPE_CHECKING:
     from crosslift.tasks import Task
 
 
-def symmetric_kl(p: Tensor, q: Tensor, unit: Literal["example", "element"] = "example") -> Tensor:
+def symmetric_kl(
+    p: Tensor, q: Tensor, unit: Literal["example", "element"] = "example", there: Tensor | None = None
+) -> Tensor:
     """KL(sg p ‖ q) + KL(sg q ‖ p).
 
     Args:
-        p: (items, classes) logits.
-        q: (items, classes) logits.
+        p: (..., classes) logits.
+        q: (..., classes) logits.
         unit: `example`: summed over classes, averaged over items; `element`: averaged over both, as in the
             released code, where λ = 5 with three classes is 1.67 here.
+        there: (...) which items count; default: all of them.
     """
-    if not len(p):
-        return p.sum() * 0
     log_p, log_q = log_softmax(p.float(), -1), log_softmax(q.float(), -1)
-    both = kl_div(log_q, log_p.detach(), reduction="batchmean", log_target=True)
-    both = both + kl_div(log_p, log_q.detach(), reduction="batchmean", log_target=True)
-    return both if unit == "example" else both / p.shape[-1]
+    both = kl_div(log_q, log_p.detach(), reduction="none", log_target=True)
+    both = (both + kl_div(log_p, log_q.detach(), reduction="none", log_target=True)).sum(-1)
+    items = both.new_ones(both.shape) if there is None else there.to(both.dtype)
+    mean: Tensor = (both * items).sum() / items.sum().clamp(min=1)
+    return mean if unit == "example" else mean / p.shape[-1]
 
 
 def uniform_in_ball(mask: Tensor, width: int, radius: float) -> Tensor:
@@ -120,6 +123,7 @@ class Robust:
 
     title = "training on disturbed inputs (gaussian, xtune, adv, rs-rp, rs-da)"
     needs = ("labels",)
+    replayable = True
 
     def __init__(self, settings: Settings, task: Task, tokenizer: PreTrainedTokenizerBase, examples: Examples) -> None:
         self.settings, self.task = settings, task
@@ -200,26 +204,26 @@ class Robust:
         clean = {name: tensor[:half] for name, tensor in batch.items()}
         ce = self.task.loss({name: tensor[:half] for name, tensor in logits.items()}, clean)
         pair = _paired_by_word if self.data and self.task.kind != "classification" else _paired
-        parts = [
-            symmetric_kl(*pair(tensor, batch, self.task.kind), self.settings.kl_unit) for tensor in logits.values()
-        ]
+        parts = []
+        for tensor in logits.values():
+            p, q, there = pair(tensor, batch, self.task.kind)
+            parts.append(symmetric_kl(p, q, self.settings.kl_unit, there))
         return {"ce": ce, "kl": self.settings.weight * torch.stack(parts).mean()}
 
 
-def _paired(logits: Tensor, batch: dict[str, Tensor], kind: str) -> tuple[Tensor, Tensor]:
-    """Return the logits of x and of its noised self as (items, classes), where there is something to predict."""
+def _paired(logits: Tensor, batch: dict[str, Tensor], kind: str) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the logits of x and of its noised self, (..., classes), and where there is something to predict."""
     p, q = logits.chunk(2)
     if kind == "tagging":
-        labelled = batch["labels"].chunk(2)[0] >= 0
-        return p[labelled], q[labelled]
+        return p, q, batch["labels"].chunk(2)[0] >= 0
     if kind == "qa":
         padding = batch["attention_mask"].chunk(2)[0] == 0
         lowest = torch.finfo(torch.float32).min
-        return p.float().masked_fill(padding, lowest), q.float().masked_fill(padding, lowest)
-    return p, q
+        return p.float().masked_fill(padding, lowest), q.float().masked_fill(padding, lowest), None
+    return p, q, None
 
 
-def _paired_by_word(logits: Tensor, batch: dict[str, Tensor], kind: str) -> tuple[Tensor, Tensor]:
+def _paired_by_word(logits: Tensor, batch: dict[str, Tensor], kind: str) -> tuple[Tensor, Tensor, Tensor]:
     """Do the same for x and xᵃ, whose tokens differ but whose words map one to one.
 
     Tagging: the logits at the first token of each tagged word. Question answering: a word's start (or end) has the
@@ -230,15 +234,13 @@ def _paired_by_word(logits: Tensor, batch: dict[str, Tensor], kind: str) -> tupl
     if kind == "tagging":
         at = first.clamp(min=0)
         p, q = logits.gather(1, at.unsqueeze(-1).expand(-1, -1, logits.shape[-1])).chunk(2)
-        tagged = present & (batch["labels"].gather(1, at).chunk(2)[0] >= 0)
-        return p[tagged], q[tagged]
+        return p, q, present & (batch["labels"].gather(1, at).chunk(2)[0] >= 0)
     lowest = torch.finfo(torch.float32).min
     place = torch.arange(logits.shape[1], device=logits.device)
     inside = (place >= first.unsqueeze(-1)) & (place < stop.unsqueeze(-1))
     words = logits.float().unsqueeze(1).masked_fill(~inside, lowest).logsumexp(-1)
     p, q = (side.masked_fill(~present, lowest) for side in words.chunk(2))
-    whole = present.any(1)
-    return p[whole], q[whole]
+    return p, q, present.any(1)
 
 
 def _embedding(model: nn.Module) -> Any:  # noqa: ANN401  an embedding module

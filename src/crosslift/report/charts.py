@@ -158,7 +158,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> str:
 
 def _mark(x: float, y: float, number: int, said: str) -> str:
     """Draw a series' mark: colour and shape differ, so that colour alone never tells two apart."""
-    shape = _MARKS[number % len(_MARKS)]
+    shape = _MARKS[(number + number // COLOURS) % len(_MARKS)]
     kind = f'class="mark s{number % COLOURS}"'
     title = f"<title>{escape(said)}</title>" if said else ""
     if shape == "circle":

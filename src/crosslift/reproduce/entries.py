@@ -101,6 +101,9 @@ class Entry:
         lost: What the text of the paper lost.
         notes: Errors of the paper and traps.
         chart: How the paper draws it: `lines`, `dots`, `heat`, `scatter`, `histogram`, `words`; empty: a table.
+        panels: Ends of row names, each a panel of the figure; the rest of the name is a line or row of it.
+        axis: What the figure's horizontal axis counts; of a heat map, how it is read.
+        drops: Whether the figure shows what each row loses against its baseline, in the place of scores.
         planned: What the product lacks for the whole of it.
         substitute: Which data stands for data that cannot be had.
         average: What the paper's average column was taken over: `all`, `targets`, or empty where it has none.
@@ -123,6 +126,9 @@ class Entry:
     lost: str = ""
     notes: tuple[str, ...] = ()
     chart: str = ""
+    panels: tuple[str, ...] = ()
+    axis: str = ""
+    drops: bool = False
     planned: str = ""
     substitute: str = ""
     average: str = ""
@@ -224,6 +230,7 @@ def read_entry(path: Path, paper_name: str) -> Entry:
     columns = tuple(_column(path, one, task) for one in content.pop("columns"))
     rows = tuple(_row(path, one, len(columns)) for one in content.pop("rows"))
     content["notes"] = tuple(content.get("notes", ()))
+    content["panels"] = tuple(content.get("panels", ()))
     departures = content.get("departures", {})
     content["departures"] = departures if isinstance(departures, dict) else {"all": departures}
     entry = Entry(id=f"{paper_name}.{path.stem}", columns=columns, rows=rows, **content)
@@ -233,6 +240,9 @@ def read_entry(path: Path, paper_name: str) -> Entry:
             raise BadFile(path, None, f'there is no row "{named}".{nearest(named, names)}')
     if len(set(names)) < len(names):
         raise BadFile(path, None, "two rows have one name.")
+    for name in names if entry.panels else ():
+        if not any(name.endswith(f" {panel}") for panel in entry.panels):
+            raise BadFile(path, None, f'the row "{name}" is in none of the panels {", ".join(entry.panels)}.')
     return entry
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -74,13 +74,14 @@ def record(entry: Entry, plan: Plan, done: Performed, choice: Choice) -> Json:
             for (row, column), cell in cells.items()
             if cell.english is not None and cell.majority is not None
         },
-        "histograms": _histograms(entry, plan, done),
+        "histograms": _drawn("histogram", entry, plan, done),
+        "pictures": _drawn("words", entry, plan, done),
     }
 
 
-def _histograms(entry: Entry, plan: Plan, done: Performed) -> Json:
-    """Return row / column -> shares of related and unrelated pairs by distance, of the first seed."""
-    if entry.chart != "histogram":
+def _drawn(kind: str, entry: Entry, plan: Plan, done: Performed) -> Json:
+    """Return row / column -> what a figure of this kind draws and no score says, of the first seed."""
+    if entry.chart != kind:
         return {}
     found: Json = {}
     for row in entry.rows:
@@ -88,8 +89,15 @@ def _histograms(entry: Entry, plan: Plan, done: Performed) -> Json:
             for source in plan.cells.get((entry.id, row.name, column.name), [])[:1]:
                 if source.step in done.folders:
                     results = cast("dict[str, Any]", read_json(done.folders[source.step] / "results.json"))
-                    found[f"{row.name} / {column.name}"] = results["words"][source.language]["histogram"]
+                    cell = results[source.results][source.language]
+                    part = cell.get("picture") if kind == "words" else _histogram(cell, source.metric)
+                    found |= {f"{row.name} / {column.name}": part} if part else {}
     return found
+
+
+def _histogram(cell: Mapping[str, Any], metric: str) -> Any:  # noqa: ANN401  as the measurement wrote it
+    """Return the histogram of a cell: the only one, or the one of its metric."""
+    return cell.get("histogram") or cell.get("histograms", {}).get(metric)
 
 
 def read_record(folder: str | Path, entry: str, scale: str) -> Json | None:

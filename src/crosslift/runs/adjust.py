@@ -202,7 +202,8 @@ class AdjustPlan(Plan):
         words = int(self.method.words[self.rows(step)].sum())
         for batch, share in super().batches(step, rank, world):
             # The loop weighs the whole loss by `share`; the anchor's own share is another.
-            scale = len(batch["anchor"]) / words / share if share else 0.0
+            own = int((batch["word_first"].chunk(2)[0] >= 0).sum())
+            scale = own / words / share if share else 0.0
             yield {**batch, "anchor_scale": torch.tensor(scale)}, share
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:

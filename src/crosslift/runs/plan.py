@@ -31,6 +31,7 @@ class Plan:
         self.batch_size = optimisation.batch_size
         self.per_epoch = math.ceil(len(method.lengths) / self.batch_size)
         self.steps = optimisation.steps or max(1, round(optimisation.epochs * self.per_epoch))
+        self.replayable = getattr(method, "replayable", False)
         self._epoch: tuple[int, list[np.ndarray]] = (-1, [])
 
     def rows(self, step: int) -> np.ndarray:
@@ -53,6 +54,11 @@ class Plan:
     def loss(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Return the method's loss terms."""
         return self.method.loss(model, batch)
+
+    def check(self, means: dict[str, float]) -> None:
+        """Let a method that can go wrong in a way of its own look at the means of its terms."""
+        if hasattr(self.method, "check"):
+            self.method.check(means)
 
 
 def describe_plan(

@@ -67,8 +67,9 @@ class Execution:
     max_tokens: int = field(default=8192, metadata={"help": "Padded tokens per micro-batch; bounds the memory."})
     gradient_checkpointing: bool = field(default=False, metadata={"help": "Less memory, about a third slower."})
     compile: bool = field(default=False, metadata={"help": "Compile the model (worth it on GPUs and long runs)."})
-    cuda_graphs: bool = field(
-        default=False, metadata={"help": "With --compile: replay batches of one shape as a CUDA graph."}
+    cuda_graphs: bool | None = field(
+        default=None,
+        metadata={"help": "Record a step per shape of batch and replay it (default: on one GPU, where it can be)."},
     )
     checkpoint_every: int | None = field(
         default=None, metadata={"help": "Steps between checkpoints (default: by time, at most 5% of it)."}

@@ -132,11 +132,18 @@ def measure_words(
     sentences: int = 500,
     layer: int | None = None,
     limit: int | None = None,
+    picture: int = 0,
     watch: Watch | None = None,
 ) -> None:
-    """Measure distances of related and unrelated words of sentence pairs, with their histograms."""
+    """Measure distances of related and unrelated words of sentence pairs, with their histograms.
+
+    With `picture` at most so many words of each language are put into the plane as well, as the model's output has
+    them.
+    """
     from crosslift.align import align_words
     from crosslift.measure.alignment import measure_alignment
+    from crosslift.measure.pictures import placed, translated_words
+    from crosslift.models.load import load_encoder, load_tokenizer
 
     folder = _start("words", locals())
     cells = {}
@@ -144,9 +151,8 @@ def measure_words(
         pairs = named_bitext(file, language)
         pairs = pairs if isinstance(pairs, Examples) else read_bitext(pairs, language="en", pair_language=language)
         pairs = pairs.take(limit) if limit else pairs
-        report = measure_alignment(
-            {"it": model}, align_words(pairs, aligner=aligner), samples=samples, sentences=sentences, layer=layer
-        )
+        aligned = align_words(pairs, aligner=aligner)
+        report = measure_alignment({"it": model}, aligned, samples=samples, sentences=sentences, layer=layer)
         one = report.encoders["it"]
         scores = {
             "l2 related": one.l2.related,
@@ -158,6 +164,9 @@ def measure_words(
             "retrieval": one.retrieval,
         }
         cells[language] = {**_cell(scores), "histogram": asdict(one.l2)}
+        if picture:
+            points = translated_words(load_encoder(model), load_tokenizer(model), aligned, picture)
+            cells[language]["picture"] = placed(points)
     _finish(folder, {"words": cells}, {})
 
 
@@ -171,6 +180,7 @@ def measure_synonyms(
     layer: int = 0,
     within: str = "words",
     count: int = 200,
+    picture: int = 0,
     watch: Watch | None = None,
 ) -> None:
     """Measure how much closer a word is to its synonym than to other words: mean cosine above that of all pairs.
@@ -184,10 +194,11 @@ def measure_synonyms(
         layer: 0 = embedding layer, -1 = the output.
         within: `words`: each word a text of its own; `texts`: words of a text and of its copy with synonyms.
         count: Words, or texts.
+        picture: Put at most so many words and their synonyms into the plane as well.
         watch: Who is told about progress.
     """
     from crosslift.data.augment import Source, SynonymSettings
-    from crosslift.measure.pictures import pull_together, words_of
+    from crosslift.measure.pictures import placed, pull_together, replaced_words, words_of
     from crosslift.models.load import load_encoder, load_tokenizer
 
     folder = _start("synonyms", locals())
@@ -216,11 +227,14 @@ def measure_synonyms(
         if len(pairs) < 2:
             raise BadInput(f"Hardly a word of {data} has a synonym in {synonyms}.")
         x, xa = (
-            words_of(encoder, tokenizer, [pair[side] for pair in pairs], "word", layer=layer, linked=True,
+            words_of(encoder, tokenizer, [pair[side] for pair in pairs], group, layer=layer, linked=True,
                      spans=[np.array([[0, len(pair[side])]]) for pair in pairs])
-            for side in (0, 1)
+            for side, group in enumerate(("word", "synonym"))
         )  # fmt: skip
-    _finish(folder, {"synonyms": {"en": _cell({"closer": pull_together(x + xa)})}}, {"words": len(x.words)})
+    cell = _cell({"closer": pull_together(x + xa)})
+    if picture:
+        cell["picture"] = placed(replaced_words(x, xa, picture))
+    _finish(folder, {"synonyms": {"en": cell}}, {"words": len(x.words)})
 
 
 def measure_plug(
@@ -238,9 +252,11 @@ def measure_plug(
 ) -> None:
     """Measure L2 distance and cosine between English in the monolingual model and translations through a connector.
 
+    How both are spread over the sentences is kept as histograms.
+
     Without a connector the multilingual model's own vectors of the same depth take its place.
     """
-    from crosslift.measure.plug_alignment import cross_model_alignment
+    from crosslift.measure.plug_alignment import cross_model_alignment, histogram
     from crosslift.models.connectors import ConnectorFacts, LoadedConnector, load_connector
     from crosslift.models.load import load_encoder, load_tokenizer
 
@@ -259,7 +275,12 @@ def measure_plug(
         loaded = LoadedConnector(facts, cast("Any", lambda states, mask: states), encoder, {})
     found = cross_model_alignment(loaded, base, (load_tokenizer(multi), load_tokenizer(mono)), texts["en"], texts)
     cells = {
-        x: _cell({"l2": float(one.l2.mean()), "cosine": float(one.cosine.mean()), "cosine sd": float(one.cosine.std())})
+        x: {
+            **_cell(
+                {"l2": float(one.l2.mean()), "cosine": float(one.cosine.mean()), "cosine sd": float(one.cosine.std())}
+            ),
+            "histograms": {"l2": histogram(one.l2.numpy()), "cosine": histogram(one.cosine.numpy())},
+        }
         for x, one in found.items()
     }
     _finish(folder, {"plug": cells}, {})

@@ -31,13 +31,17 @@ from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import autocast_for
 from crosslift.runs.metrics import MetricsLog, metrics_until, require_finite
 from crosslift.runs.progress import Silent, Watch
+from crosslift.runs.replay import Batch, Replay, to_device
 from crosslift.runs.settings import Execution, Optimisation
-
-Batch = dict[str, Tensor]
 
 
 class Work(Protocol):
-    """What a method hands the loop."""
+    """What a method hands the loop.
+
+    With `replayable = True` it says that the shapes of a batch decide all that its loss does, so that a GPU may record
+    it (see `replay`). It may also have `check(means)`, called with every line of metrics, which stops a run that has
+    gone wrong by raising `BrokenRun`.
+    """
 
     steps: int
     """Optimiser steps in all."""
@@ -116,7 +120,11 @@ def train(
     start = _resume(folder, model, optimizer, memory, watch)
     prepared = accelerator.prepare_model(model)
     if execution.compile:
-        prepared.compile(dynamic=None, mode="reduce-overhead" if execution.cuda_graphs else None)
+        prepared.compile(dynamic=None)
+    replayed = _replays(work, execution, accelerator)
+    plainly = _runner(prepared, work, accelerator, autocast)
+    run: Callable[[Batch, float], dict[str, Tensor]] = Replay(plainly, device) if replayed else plainly
+    check: Callable[[dict[str, float]], None] | None = getattr(work, "check", None)
     moments = _evaluation_steps(steps, evaluations) if evaluate else set()
     tracked = accelerator.is_main_process and bool(execution.trackers)
     if tracked:
@@ -126,16 +134,18 @@ def train(
     began = last_save = time.monotonic()
     save_cost = 0.0
     watch.start(label, steps, start)
-    with _polite_stop() as stopping:
+    with _polite_stop() as stopping, _own_stream() if replayed else nullcontext():
         for step in range(start, steps):
             _seed(seed, step, accelerator.process_index)
             for group in optimizer.param_groups:
                 group["lr"] = optimisation.rate(step, steps)
-            terms = _accumulate(prepared, work, step, accelerator, autocast)
+            terms = _accumulate(prepared, run, work, step, accelerator)
             norm = _clip(model, optimisation.clip)
             optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=not replayed)
             note = log.add(step + 1, terms, norm, optimisation.rate(step, steps))
+            if note and check:
+                check(log.newest)
             if tracked and note:
                 accelerator.log(log.newest, step=step + 1)
             if step + 1 in moments:
@@ -213,12 +223,41 @@ def _seed(seed: int, step: int, rank: int) -> None:
     torch.manual_seed(((seed * 1_000_003 + step) * 4_099 + rank) % 2**63)
 
 
+def _replays(work: Work, execution: Execution, accelerator: Accelerator) -> bool:
+    """Whether steps are recorded: on one GPU, where the method allows it; with a compiled model only if asked for."""
+    wanted = not execution.compile if execution.cuda_graphs is None else execution.cuda_graphs
+    alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
+    return wanted and alone and not execution.gradient_checkpointing and getattr(work, "replayable", False)
+
+
+def _own_stream() -> AbstractContextManager[object]:
+    # Nothing can be recorded on the default stream, and gradients must not change from one stream to another.
+    return torch.cuda.stream(torch.cuda.Stream())  # type: ignore[no-untyped-call]
+
+
+def _runner(
+    model: nn.Module, work: Work, accelerator: Accelerator, autocast: AbstractContextManager[object]
+) -> Callable[[Batch, Tensor | float], dict[str, Tensor]]:
+    """Return what runs a batch on the device forwards and backwards and returns its loss terms."""
+    world = accelerator.num_processes
+
+    def run(batch: Batch, share: Tensor | float) -> dict[str, Tensor]:
+        batch = {name: to_device(tensor, accelerator.device) for name, tensor in batch.items()}
+        with autocast:
+            terms = work.loss(model, batch)
+        # DDP averages gradients over processes; shares are of the whole step, hence × world.
+        accelerator.backward(sum(terms.values()) * (share * world))
+        return {name: term.detach() for name, term in terms.items()}
+
+    return run
+
+
 def _accumulate(
     model: nn.Module,
+    run: Callable[[Batch, float], dict[str, Tensor]],
     work: Work,
     step: int,
     accelerator: Accelerator,
-    autocast: AbstractContextManager[object],
 ) -> dict[str, Tensor]:
     """Run one step's micro-batches forwards and backwards; return the loss terms, weighed by share."""
     model.train()
@@ -226,26 +265,16 @@ def _accumulate(
     batches = list(work.batches(step, accelerator.process_index, world))
     totals: dict[str, Tensor] = {}
     for number, (batch, share) in enumerate(batches):
-        batch = {name: _on(accelerator.device, tensor) for name, tensor in batch.items()}
         last = number == len(batches) - 1
         with nullcontext() if last or world == 1 else accelerator.no_sync(model):
-            with autocast:
-                terms = work.loss(model, batch)
-            # DDP averages gradients over processes; shares are of the whole step, hence × world.
-            accelerator.backward(sum(terms.values()) * (share * world))
+            terms = run(batch, share)
         for name, term in terms.items():
-            totals[name] = totals.get(name, torch.zeros((), device=term.device)) + term.detach() * share
+            totals[name] = totals.get(name, torch.zeros((), device=term.device)) + term * share
     if world > 1:
         names = sorted(totals)
         stacked = accelerator.reduce(torch.stack([totals[name] for name in names]), reduction="sum")
         totals = dict(zip(names, stacked, strict=True))
     return totals
-
-
-def _on(device: torch.device, tensor: Tensor) -> Tensor:
-    # From pinned memory the copy does not wait for the GPU, which is still busy with the step before.
-    pinned = tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
-    return pinned.to(device, non_blocking=True)
 
 
 def _clip(model: nn.Module, largest: float) -> Tensor:

@@ -58,11 +58,16 @@ class Places:
     known: NDArray[np.bool_]
 
     def pad(self, which: Rows) -> tuple[Rows, Rows]:
-        """Return the first token of each word and one past its last one: (which, words) each; -1 = none."""
+        """Return the first token of each word and one past its last one: (which, words) each; -1 = none.
+
+        The number of words is rounded up to a multiple of 8, so that batches have few shapes.
+        """
         parts = [maps.pad(which) for maps in self.columns]
         special = self.special[which]
         first = np.concatenate([special, *(part[0] for part in parts)], axis=1)
         stop = np.concatenate([special + 1, *(part[1] for part in parts)], axis=1)
+        room = ((0, 0), (0, -first.shape[1] % 8))
+        first, stop = (np.pad(part, room, constant_values=-1) for part in (first, stop))
         first[~self.known[which]] = stop[~self.known[which]] = -1
         return first, stop
 

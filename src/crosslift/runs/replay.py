@@ -1,0 +1,91 @@
+"""Steps as CUDA graphs: what one shape of batch launches is recorded once and replayed from then on.
+
+A small model leaves a GPU waiting for Python, which launches hundreds of kernels a step, one by one; a graph launches
+them all at once. The same kernels run in the same order on the same random numbers, so the result is that of the plain
+loop, up to the rounding of attention without a mask (transformers leaves a mask out where nothing is padded, which a
+recording cannot know).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+Batch = dict[str, Tensor]
+Backward = Callable[[Batch, "Tensor | float"], dict[str, Tensor]]
+"""(batch on the device, its share of the step) -> the loss terms; gradients are added to those of the weights."""
+
+_MOST = 64
+"""Shapes that are recorded; batches of further shapes run as they come."""
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    graph: torch.cuda.CUDAGraph
+    inputs: Batch
+    share: Tensor
+    terms: dict[str, Tensor]
+
+
+class Replay:
+    """Runs `backward` on batches, recorded by shape.
+
+    A shape is recorded at its second batch: the first one runs plainly, which also makes the gradients that a
+    recording adds to. They must stay where they are: set them to zero between steps, never to `None`.
+
+    Args:
+        backward: Must not look at values on the device, nor do anything else than launch kernels that the shapes of
+            its arguments decide.
+        device: A GPU. Everything must run on one stream of it that is not the default one.
+    """
+
+    def __init__(self, backward: Backward, device: torch.device) -> None:
+        self.backward, self.device = backward, device
+        self.recorded: dict[tuple[object, ...], _Recorded] = {}
+        self._seen: set[tuple[object, ...]] = set()
+        # One memory for all recordings: they never run at the same time, and what they return is copied.
+        self._pool = cast("Any", torch.cuda.graph_pool_handle())
+
+    def __call__(self, batch: Batch, share: float) -> dict[str, Tensor]:
+        """Run one batch forwards and backwards; return its loss terms."""
+        shape = tuple((name, tensor.shape, tensor.dtype) for name, tensor in sorted(batch.items()))
+        recorded = self.recorded.get(shape)
+        if recorded is None:
+            on_device = {name: to_device(tensor, self.device) for name, tensor in batch.items()}
+            if shape not in self._seen or len(self.recorded) >= _MOST:
+                self._seen.add(shape)
+                return self.backward(on_device, share)
+            recorded = self.recorded[shape] = self._record(on_device)
+        else:
+            for name, tensor in batch.items():
+                recorded.inputs[name].copy_(pinned(tensor, self.device), non_blocking=True)
+        recorded.share.fill_(share)
+        recorded.graph.replay()
+        return {name: term.clone() for name, term in recorded.terms.items()}
+
+    def _record(self, inputs: Batch) -> _Recorded:
+        """Record one shape; nothing is computed yet."""
+        share = torch.ones((), device=self.device)
+        graph = torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        # Other threads may go on talking to the device while this one records.
+        graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+        try:
+            terms = self.backward(inputs, share)
+        finally:
+            graph.capture_end()
+        return _Recorded(graph, inputs, share, terms)
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy a tensor to a device without waiting for what the device is busy with."""
+    return pinned(tensor, device).to(device, non_blocking=True)
+
+
+def pinned(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor in memory from which a GPU copies by itself; on other devices the tensor."""
+    return tensor.pin_memory() if device.type == "cuda" and tensor.device.type == "cpu" else tensor
