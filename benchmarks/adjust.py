@@ -337,6 +337,7 @@ def main() -> int:
     parser.add_argument("--pairs", type=int)
     parser.add_argument("--steps", type=int, help="timed steps of the released way")
     parser.add_argument("--repeats", type=int, default=3, help="timed rounds of the continual steps; the median counts")
+    parser.add_argument("--continual-steps", type=int, default=100, help="steps of a timed round")
     parser.add_argument("--part", choices=("adjustment", "continual", "both"), default="both")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
@@ -344,7 +345,7 @@ def main() -> int:
     arguments.pairs = arguments.pairs or (200 if arguments.dry else 30_000)
     arguments.steps = arguments.steps or (2 if arguments.dry else 30)
     arguments.compared = 2 if arguments.dry else 10
-    arguments.continual_steps = 5 if arguments.dry else 100
+    arguments.continual_steps = 5 if arguments.dry else arguments.continual_steps
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
     result: dict[str, object] = {"device": name, "dry": arguments.dry, "torch": torch.__version__}

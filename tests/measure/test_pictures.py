@@ -6,9 +6,22 @@ import numpy as np
 import pytest
 import torch
 
+from crosslift.align import AlignedBitext, Alignment, align_words
+from crosslift.data.examples import Examples
+from crosslift.data.segment import segment_all
 from crosslift.errors import BadInput
-from crosslift.measure.pictures import WordPoints, draw, flat, pull_together, words_of
+from crosslift.measure.pictures import (
+    WordPoints,
+    draw,
+    flat,
+    placed,
+    pull_together,
+    replaced_words,
+    translated_words,
+    words_of,
+)
 from crosslift.models.load import load_encoder, load_tokenizer
+from tests.tiny_bitext import WORDS, bitext
 from tests.tiny_models import save_encoder
 
 TEXTS = ["the quick brown fox", "jumps over"]
@@ -74,3 +87,45 @@ def test_a_picture_has_a_panel_per_model_and_a_line_per_link(model, tmp_path):
     assert "<svg" in (tmp_path / "picture.svg").read_text()
     with pytest.raises(BadInput, match=r"\.svg"):
         draw({"EAR": x}, tmp_path / "picture.gif")
+
+
+def test_words_of_sentence_pairs_are_linked_to_their_translations(model):
+    aligned = align_words(bitext(60), aligner="statistical")
+    points = translated_words(*model, aligned, 30)
+    count = points.groups.count("en")
+    assert 8 <= count <= 30 and set(points.groups) == {"en", "de"}
+    pairs = {link: np.flatnonzero(points.links == link) for link in set(points.links.tolist()) - {-1}}
+    assert len(pairs) >= 4 and all(len(ends) == 2 for ends in pairs.values())
+    # The aligner may err on so little text, but most words it links are translations of one another.
+    right = [WORDS[points.words[a]] == points.words[b] for a, b in pairs.values()]
+    assert sum(right) > 0.8 * len(right)
+    again = translated_words(*model, aligned, 30)
+    assert again.words == points.words, "the same sentences for every model"
+    with pytest.raises(BadInput, match="No sentence pair"):
+        translated_words(*model, aligned, 2)
+
+
+def test_punctuation_is_no_word_of_a_picture(model):
+    pairs = Examples("bitext", "en", ["0"], ["we saw the house ."], pairs=["wir sahen das haus ."], pair_language="de")
+    links = Alignment.from_pairs([[(i, i) for i in range(5)]])
+    aligned = AlignedBitext(pairs, segment_all(pairs.texts, "en"), segment_all(pairs.pairs, "de"), links)
+    points = translated_words(*model, aligned)
+    assert points.words == ["we", "saw", "the", "house", "wir", "sahen", "das", "haus"]
+    assert points.links.tolist() == [0, 1, 2, 3] * 2
+
+
+def test_replaced_words_are_those_that_have_another_in_their_place_each_once(model):
+    x = words_of(*model, ["the quick fox", "the quick dog", "a red fox"], "x", linked=True)
+    xa = words_of(*model, ["the fast fox", "the rapid dog", "a red animal"], "xᵃ", linked=True)
+    points = replaced_words(x, xa)
+    assert points.words == ["quick", "fox", "fast", "animal"]
+    assert points.groups == ["x", "x", "xᵃ", "xᵃ"] and points.links.tolist() == [1, 8, 1, 8]
+    np.testing.assert_array_equal(points.vectors[:2], x.vectors[[1, 8]])
+    assert replaced_words(x, xa, 1).words == ["quick", "fast"]
+
+
+def test_places_are_plain_data_as_the_picture_has_them(model):
+    points = words_of(*model, TEXTS, "en")
+    plain = json.loads(json.dumps(placed(points)))
+    assert plain["words"] == list(points.words) and plain["groups"] == ["en"] * 6 and plain["links"] == [-1] * 6
+    np.testing.assert_allclose(np.column_stack([plain["x"], plain["y"]]), flat(points), atol=0.0051)

@@ -5,7 +5,7 @@ from statistics import stdev
 
 import pytest
 
-from crosslift.data.storage import write_json
+from crosslift.data.storage import read_json, write_json
 from crosslift.reproduce import claims as claiming
 from crosslift.reproduce.claims import RULES, Claim, decide
 from crosslift.reproduce.collect import Cell, _ranked, collect
@@ -121,6 +121,31 @@ def test_a_record_holds_everything_and_can_be_read_back(tmp_path):
     text = as_text(ENTRY, found)
     assert "Δ ours" in text and "empty: 4 of 12 cells: quoted: of another paper" in text
     assert "same sign in 2 of 3" in verdict(again[1])
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "name"),
+    [
+        ("words", {"picture": {"words": ["a"]}}, "pictures"),
+        ("histogram", {"histogram": {"edges": [0, 1]}}, "histograms"),
+        ("histogram", {"histograms": {"accuracy": {"edges": [0, 1]}, "cosine": {}}}, "histograms"),
+    ],
+)
+def test_a_record_keeps_what_its_figure_draws_of_the_first_seed(tmp_path, kind, kept, name):
+    plan, done = made(tmp_path)
+    figure = replace(ENTRY, chart=kind)
+    for seed in (1, 2):
+        file = done.folders[f"ours-{seed}"] / "results.json"
+        results = read_json(file)
+        results["made/test"]["de"] |= kept if seed == 1 else {}
+        write_json(file, results)
+    for key, sources in plan.cells.items():
+        plan.cells[key] = [replace(source, metric="accuracy") for source in sources]
+    found = record(figure, plan, done, Choice("small"))
+    drawn = kept.get("picture") or kept.get("histogram") or kept["histograms"]["accuracy"]
+    # The other cells have nothing to draw, and are no error.
+    assert found[name] == {"ours / de": drawn}
+    assert not record(ENTRY, plan, done, Choice("small"))[name]
 
 
 def row(name, ours, sd=0.1, **more):

@@ -17,14 +17,24 @@ def invented(name, value=50.0):
     entry = entries()[name]
     width = len(entry.columns)
     rows = [
-        Compared(row.name, list(row.paper), [value + place] * width, [0.5] * width, mean=value + place).to_dict()
+        Compared(
+            row.name,
+            list(row.paper),
+            [value + place] * width,
+            [0.5] * width,
+            mean=value + place,
+            baseline=row.baseline,
+            difference=[1.0 * place] * width if row.baseline else [],
+        ).to_dict()
         for place, row in enumerate(entry.rows)
     ]
     histogram = {"edges": [0.0, 1.0, 2.0], "related_share": [0.9, 0.1], "unrelated_share": [0.2, 0.8]}
+    picture = {"words": ["a", "b"], "groups": ["x", "y"], "links": [0, 0], "x": [0.0, 1.0], "y": [0.0, 1.0]}
+    first = f"{entry.rows[0].name} / {entry.columns[0].name}"
     return {
         "entry": name, "scale": "small", "models": {"main": "mini-x"}, "seeds": [1, 2], "runs": 3, "seconds": 1.0,
         "columns": [column.name for column in entry.columns], "languages": {}, "rows": rows, "english": {},
-        "histograms": {f"{entry.rows[0].name} / {entry.columns[0].name}": histogram},
+        "histograms": {first: histogram}, "pictures": {first: picture},
     }  # fmt: skip
 
 
@@ -60,18 +70,21 @@ def test_a_table_shows_paper_and_ours_with_spread(tmp_path):
     assert "| small | 135 of 135 |" in index
 
 
-@pytest.mark.parametrize(
-    "name", ["ear.figure6", "igap.figure7", "plugin-x.figure6", "adjustment.figure1", "igap.figure3"]
-)
-def test_a_figure_is_drawn_as_svg_that_stands_by_itself(name):
+@pytest.mark.parametrize("name", [name for name in entries() if "figure" in name])
+def test_every_figure_is_drawn_as_svg_that_stands_by_itself(name):
     drawn = chart(entries()[name], invented(name))
     assert drawn.startswith('<svg xmlns="http://www.w3.org/2000/svg"') and "<style>" in drawn
     assert drawn.count("<svg ") == drawn.count("</svg>")
 
 
-def test_tables_and_heat_maps_are_tables():
-    assert chart(entries()["ear.table1"], invented("ear.table1")) is None
-    assert chart(entries()["igap.figure5"], invented("igap.figure5")) is None
+def test_a_page_shows_the_figure_says_what_it_is_of_or_that_there_is_none(tmp_path):
+    write_json(tmp_path / "res" / "small" / "ear.figure3.json", invented("ear.figure3"))
+    write_json(tmp_path / "res" / "small" / "ear.figure4.json", {**invented("ear.figure4"), "pictures": {}})
+    write_pages(tmp_path / "res", tmp_path / "docs")
+    text = (tmp_path / "docs" / "ear.md").read_text()
+    assert "(pictures/ear.figure3.svg)" in text and "of the first seed; the numbers below" in text
+    assert (tmp_path / "docs" / "pictures" / "ear.figure3.svg").exists()
+    assert "(pictures/ear.figure4.svg)" not in text and text.count("There is no figure") == 1
 
 
 def test_the_pages_of_the_docs_are_those_that_the_records_give(tmp_path):

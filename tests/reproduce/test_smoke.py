@@ -9,6 +9,7 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from crosslift.data.storage import read_json
+from crosslift.reproduce.charts import chart
 from crosslift.reproduce.entries import entries
 from crosslift.reproduce.perform import remove_weights
 from crosslift.reproduce.plan import Choice
@@ -49,6 +50,7 @@ def run(name: str, choice: Choice, place: Path) -> None:
             lacking = [why for why in row.missing.values() if re.search(known, why)]
             assert len(lacking) == len(entry.columns), f"{row.name}: {set(row.missing.values())}"
     assert any(value is not None for row in rows for value in row.ours)
+    assert bool(chart(entry, record)) == ("figure" in name), "every figure is drawn from its record"
 
 
 @pytest.mark.parametrize("name", HANDFUL)

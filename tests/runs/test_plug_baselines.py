@@ -1,5 +1,6 @@
 """EmbMap, EmbLearn, and how near vectors of two models are."""
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -7,7 +8,7 @@ from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceCl
 
 import crosslift as xl
 from crosslift.errors import BadInput
-from crosslift.measure.plug_alignment import cross_model_alignment
+from crosslift.measure.plug_alignment import cross_model_alignment, histogram
 from crosslift.models.connectors import load_connector
 from crosslift.models.load import load_tokenizer
 from crosslift.models.other_vocabulary import linear_map, mapped_embeddings, piece_strings, shared_pieces
@@ -113,3 +114,8 @@ def test_a_connector_that_changes_nothing_is_as_near_as_the_models_are(home, tmp
     assert set(found["en"].to_dict()) == {"l2", "cosine"}
     with pytest.raises(BadInput, match="not parallel"):
         cross_model_alignment(loaded, mono, tokenizers, TEXTS[:2], {"de": TEXTS[3:4]})
+
+
+def test_a_histogram_holds_the_share_of_values_between_two_edges():
+    found = histogram(np.array([0.0, 0.1, 0.2, 1.0]), bins=2)
+    assert found == {"edges": [0.0, 0.5, 1.0], "share": [0.75, 0.25]}

@@ -6,6 +6,7 @@ import pytest
 
 from crosslift.data import load
 from crosslift.errors import BadInput, Unfinished
+from crosslift.reproduce.entries import HOME
 from crosslift.runs import sweep_work
 from crosslift.runs.sweep import sweep
 from crosslift.runs.sweep_assemblies import halved
@@ -13,6 +14,7 @@ from crosslift.runs.sweep_grid import plan
 from crosslift.runs.sweep_measures import named_bitext
 from tests.tiny_models import save_encoder
 
+SYNONYMS = HOME / "smoke-synonyms.tsv"
 FIT = {"method": "finetune", "data": "demo-nli", "steps": 1, "batch_size": 4, "limit": 12, "evaluations": 1}
 
 
@@ -66,6 +68,24 @@ def test_a_measurement_is_a_run_with_results_by_language(encoder, tmp_path):
     assert set(results["similarities"]) == {"de", "sw"}
     assert set(results["similarities"]["de"]["scores"]) == {"l2", "dot", "cosine"}
     assert -1 <= results["similarities"]["de"]["scores"]["cosine"]["value"] <= 1
+
+
+def test_words_are_put_into_the_plane_where_a_picture_is_asked_for(encoder, tmp_path):
+    shared = {"model": encoder, "picture": 12}
+    blocks = [
+        {**shared, "method": "words", "bitext": {"de": "demo-intent/dev"}, "samples": 50, "sentences": 10, "limit": 40},
+        {**shared, "method": "synonyms", "data": "demo-nli", "synonyms": str(SYNONYMS), "count": 20},
+    ]
+    runs = sweep({"fit": blocks}, out=tmp_path / "out", engine="here").runs
+    words, synonyms = (json.loads((tmp_path / "out" / run.planned.name / "results.json").read_text()) for run in runs)
+    picture = words["words"]["de"]["picture"]
+    assert set(picture["groups"]) == {"en", "de"} and picture["groups"].count("en") <= 12
+    assert len(picture["words"]) == len(picture["links"]) == len(picture["x"]) == len(picture["y"])
+    picture = synonyms["synonyms"]["en"]["picture"]
+    half = len(picture["words"]) // 2
+    pairs = list(zip(picture["words"][:half], picture["words"][half:], strict=True))
+    assert ("lessons", "classes") in pairs and picture["groups"] == ["word"] * half + ["synonym"] * half
+    assert picture["links"][:half] == picture["links"][half:]
 
 
 def test_igap_of_one_seed_as_a_run(encoder, tmp_path):

@@ -29,6 +29,7 @@ import shutil
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +39,9 @@ FAR = ("sw", "vi", "ar", "zh", "hi", "ur", "tr", "ja", "ko")
 
 TASKS: dict[str, dict[str, Any]] = {
     "sib200": {"data": "sib200", "epochs": 12},
-    "massive": {"data": "massive-intent", "epochs": 5},
+    "massive": {"data": "massive-intent", "epochs": 3},
     "panx": {"data": "panx", "epochs": 5},
-    "pawsx": {"data": "pawsx", "epochs": 5},
+    "pawsx": {"data": "pawsx", "epochs": 4},
     "xnli": {"data": "mnli", "test": "xnli", "epochs": 3},
 }
 
@@ -88,14 +89,20 @@ def queue(study: str, tasks: list[str], systems: list[str] | None, seeds: int) -
     ]
 
 
+@cache
+def examples(name: str, language: str, split: str, limit: int | None) -> Any:  # noqa: ANN401  Examples
+    """Load data once per process."""
+    import crosslift as xl
+
+    found = xl.load(name, language=language, split=split)
+    return found.take(limit) if limit else found
+
+
 def job(task: str, source: str, system: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train and score one system; return its row of the JSON."""
-    import numpy as np
     import torch
 
     import crosslift as xl
-    from crosslift.data import languages_of
-    from crosslift.runs.predictions import read_predictions, rescore
 
     torch.set_num_threads(1)
     began = time.monotonic()
@@ -104,6 +111,8 @@ def job(task: str, source: str, system: str, seed: int, arguments: argparse.Name
     data, test = settings.pop("data"), settings.pop("test", None)
     if method != "finetune" and "synonyms" not in settings:
         settings["synonyms"] = dictionary(source, arguments)
+    if system in arguments.radius:
+        settings["radius"] = arguments.radius[system]
     name = f"{task}-{source}-{system.replace(', ', '-').replace(' ', '-')}-{seed}"
     out = Path(arguments.scratch) / name
     run = xl.fit(
@@ -114,28 +123,54 @@ def job(task: str, source: str, system: str, seed: int, arguments: argparse.Name
     dev = next(iter(run.summary()[0]["dev"]["last"].values()))
     row = {"task": task, "source": source, "system": system, "seed": seed, "dev": round(dev, 2)}
     if arguments.study != "radius":
-        known = languages_of(test or data, "test")
-        wanted = [language for language in dict.fromkeys((source, "en", *NEAR, *FAR)) if language in known]
-        scores = xl.evaluate(run, test or data, wanted, keep_unknown=True, limit=arguments.limit)
-        main = scores.metrics[0]
-        row["metric"] = main
-        row["scores"] = {language: round(seeds[seed][main].value, 2) for language, seeds in scores.rows.items()}
-        arrays = {}
-        (results,) = run.folders[0].results().values()
-        for language, entry in results.items():
-            file = run.folders[0].path / str(entry["predictions"])
-            examples, _ = read_predictions(file)
-            arrays[f"{language}.stats"] = rescore(file)[main].stats.astype(np.float32)
-            arrays[f"{language}.ids"] = np.array(examples.ids)
-            if language == source and examples.kind == "classification":
-                most = Counter(examples.labels).most_common(1)[0][1]
-                row["majority"] = round(100 * most / len(examples), 2)
-        statistics(arguments.out).mkdir(parents=True, exist_ok=True)
-        np.savez_compressed(statistics(arguments.out) / f"{name}.npz", **arrays)
-        row["statistics"] = f"{name}.npz"
+        row |= scored(run, test or data, source, name, arguments)
     shutil.rmtree(out)
     row |= {"seconds": round(time.monotonic() - began, 1), "training_seconds": round(trained, 1)}
     return row
+
+
+def scored(run: Any, data: str, source: str, name: str, arguments: argparse.Namespace) -> dict[str, Any]:  # noqa: ANN401
+    """Score every language, and keep what each example counts; return what the row says of it."""
+    import numpy as np
+    import torch
+
+    from crosslift.data import languages_of
+    from crosslift.models.load import load_model, load_tokenizer, model_labels
+    from crosslift.runs.evaluate import predict_examples
+    from crosslift.runs.predictions import make_task
+
+    (folder,) = run.folders
+    known = languages_of(data, "test")
+    options = {key: value for key, value in folder.config["task"].items() if key != "labels"}
+    row: dict[str, Any] = {"scores": {}}
+    arrays, ids = {}, {}
+    model = None
+    for language in dict.fromkeys((source, "en", *NEAR, *FAR)):
+        if language not in known:
+            continue
+        texts = examples(data, language, "test", arguments.limit)
+        if model is None:
+            task = make_task(texts.kind, model_labels(str(folder.model)), **options)
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+            model = load_model(str(folder.model), task).to(device)
+            tokenizer = load_tokenizer(str(folder.model))
+        main = next(iter(task.metrics(texts, predict_examples(model, tokenizer, task, texts)).values()))
+        row["metric"] = main.name
+        row["scores"][language] = round(main.value, 2)
+        arrays[language] = main.stats.astype(np.float32)
+        ids[language] = np.array(texts.ids)
+        if language == source and texts.kind == "classification":
+            most = Counter(texts.labels).most_common(1)[0][1]
+            row["majority"] = round(100 * most / len(texts), 2)
+    home = statistics(arguments.out)
+    home.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(home / f"{name}.npz", **arrays)
+    known_ids = home / f"{data}-{source}.ids.npz"
+    if not known_ids.exists():  # the same for all systems
+        draft = home / f"{name}.ids.npz"
+        np.savez_compressed(draft, **ids)
+        draft.replace(known_ids)
+    return row | {"statistics": f"{name}.npz", "ids": known_ids.name}
 
 
 def statistics(out: Path) -> Path:
@@ -162,6 +197,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="stop each run after so many steps: a dry run")
     parser.add_argument("--limit", type=int, help="at most so many test examples per language")
     parser.add_argument("--rate", type=float, default=3e-4)
+    parser.add_argument(
+        "--radius", type=json.loads, default={}, help='of adv and rs-rp, as {"adv": 0.1}; default: those of crosslift'
+    )
     parser.add_argument("--thesauri", default=".", help="folder of synonyms-de.tsv.xz and synonyms-ru.tsv.xz")
     parser.add_argument("--scratch", default="runs/robust")
     parser.add_argument("--out", type=Path, required=True)

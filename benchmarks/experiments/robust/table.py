@@ -38,10 +38,11 @@ def opened(rows: list[dict[str, Any]], folder: Path) -> dict[str, tuple[Metric, 
     """Return language -> metric over all seeds of a system, and the ids of its examples."""
     files = [np.load(folder / row["statistics"]) for row in rows]
     name = rows[0]["metric"]
+    ids = np.load(folder / rows[0]["ids"])
     found = {}
     for language in rows[0]["scores"]:
-        seeds = [metric_of(name, file[f"{language}.stats"]) for file in files]
-        found[language] = (over_seeds(seeds), files[0][f"{language}.ids"].tolist())
+        seeds = [metric_of(name, file[language]) for file in files]
+        found[language] = (over_seeds(seeds), ids[language].tolist())
     return found
 
 

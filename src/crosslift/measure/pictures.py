@@ -110,7 +110,7 @@ def words_of(
 def translated_words(
     model: nn.Module, tokenizer: PreTrainedTokenizerBase, aligned: AlignedBitext, count: int = 60
 ) -> WordPoints:
-    """Return the words of a few sentence pairs, each linked to the word that translates it.
+    """Return the words of a few sentence pairs, without punctuation, each linked to the word that translates it.
 
     The same pairs for every model, so that pictures of several can be laid side by side.
 
@@ -138,6 +138,7 @@ def translated_words(
     sides = ((bitext.texts, bitext.language, chosen.source), (bitext.pairs or (), bitext.pair_language, chosen.target))
     for (texts, language, spans), end in zip(sides, ends, strict=True):
         points = words_of(model, tokenizer, list(texts), str(language), spans=spans, linked=True)
+        points = points.take(np.flatnonzero([any(map(str.isalnum, word)) for word in points.words]))
         links = np.full(sum(map(len, spans)), -1)
         links[end[new]] = np.flatnonzero(new)
         found.append(WordPoints(points.words, points.vectors, points.groups, links[points.links]))

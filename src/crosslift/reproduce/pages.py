@@ -18,6 +18,13 @@ MADE = "<!-- Made by `crosslift reproduce --docs` from the records; do not edit.
 SHOWN = ("small", "paper")
 """Scales whose results are shown: smoke says only that everything runs."""
 
+CAPTIONS = {
+    "histogram": "Drawn from the runs of the first seed.",
+    "words": "Drawn from the runs of the first seed; the numbers below are of all seeds and of more words.",
+    "heat": "A grey cell is empty; each map has colours of its own, white at the lowest value or at zero.",
+}
+"""What a reader must know about a kind of figure."""
+
 INTRODUCTION = """\
 One question per table: does a method help here as it helped there? Each entry is a short file of settings and of the
 paper's numbers; `crosslift reproduce` runs it at the scale that a machine allows and puts ours beside theirs.
@@ -144,6 +151,10 @@ def _entry(entry: Entry, found: tuple[str, Json] | None, pictures: Path) -> list
             file = pictures / f"{entry.id}.svg"
             write_text(file, drawn)
             lines += [f"![{entry.title}](pictures/{file.name})", ""]
+            if entry.chart in CAPTIONS:
+                lines += [CAPTIONS[entry.chart], ""]
+        elif entry.chart:
+            lines += ["There is no figure: the runs kept nothing that it could show.", ""]
         rows = rows_of(record)
         lines += [*_table(entry, rows), *_summary(rows), *_empty(entry, rows)]
     if entry.substitute:
