@@ -56,10 +56,10 @@ WORDS = {"premise": (2, 6, 10, 17, 26, 35, 70), "hypothesis": (3, 5, 7, 9, 12, 1
 
 SYSTEMS: dict[str, dict[str, Any]] = {
     "released": {},
-    "plain loop": {"max_tokens": 2048, "cuda_graphs": False},
-    "loop": {"max_tokens": 2048},
-    "loop, 4096 tokens": {"max_tokens": 4096},
-    "compiled": {"max_tokens": 2048, "compile": True, "cuda_graphs": True},
+    "plain loop": {"max_tokens": 4096, "cuda_graphs": False},
+    "loop": {"max_tokens": 4096},
+    "loop, 1024 tokens": {"max_tokens": 1024},
+    "compiled": {"max_tokens": 4096, "compile": True, "cuda_graphs": True},
 }
 
 

@@ -9,6 +9,7 @@ from torch.nn.functional import cross_entropy
 
 import crosslift as xl
 from crosslift.methods.robust import (
+    RADII,
     Robust,
     Settings,
     _paired_by_word,
@@ -133,7 +134,10 @@ def test_the_worst_case_is_worse_than_a_random_one_and_leaves_no_gradients(folde
 
 def test_the_radius_is_relative_to_the_word_embeddings(folder):
     method, model = made(folder, "rs-rp", radius=0.2)
-    assert method.radius == pytest.approx(0.2 * model.get_input_embeddings().weight.norm(dim=1).mean().item())
+    norm = model.get_input_embeddings().weight.norm(dim=1).mean().item()
+    assert method.radius == pytest.approx(0.2 * norm)
+    assert made(folder, "rs-rp")[0].radius == pytest.approx(RADII["rs-rp"] * norm)
+    assert made(folder, "adv")[0].radius == pytest.approx(RADII["adv"] * norm)
 
 
 def test_rs_da_trains_on_replaced_words_alone(folder):

@@ -163,6 +163,18 @@ def test_a_call_that_was_stopped_goes_on_and_a_finished_run_is_not_run_again(enc
         igap(encoder, sets, seeds=[1], out=tmp_path / "out", **{**settings, "epochs": 3})
 
 
+def test_runs_made_one_source_at_a_time_are_found_by_a_call_for_all_of_them(encoder, sets, tmp_path, monkeypatch):
+    settings = {"seeds": [1], "errors": [0.0], "epsilon": 0.5, "every": 4, "epochs": 2, "targets": ["en", "de"], **FAST}
+    alone = [igap(encoder, sets, sources=x, out=tmp_path, **settings).systems["tiny"] for x in ("en", "de")]
+
+    def never(*_, **__):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(module, "train", never)
+    both = igap(encoder, sets, sources=["en", "de"], out=tmp_path, **settings)
+    assert [errors.checkpoints for errors in both.systems.values()] == [errors.checkpoints for errors in alone]
+
+
 def test_languages_are_ranked_with_intervals_and_similarities(encoder, sets):
     found = rank(
         encoder, ["de", "fr", "xx"], parallel=sets, sentences=16, seeds=[1, 2], epsilon=0.6, every=2, candidates=2,

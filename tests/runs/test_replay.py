@@ -59,6 +59,26 @@ def test_recorded_steps_train_as_plain_ones_do(name, options, kind, tmp_path, mo
         np.testing.assert_allclose(recorded[weight].numpy(), value.numpy(), rtol=2e-3, atol=2e-4, err_msg=weight)
 
 
+@pytest.mark.gpu
+def test_what_cannot_be_recorded_runs_plainly():
+    device = torch.device("cuda")
+    weight = torch.ones(3, device=device, requires_grad=True)
+
+    def looks(batch, share):
+        loss = (weight * batch["x"]).sum() * share
+        loss.backward()
+        assert loss.item() > 0  # waits for the device, which a recording must not
+        return {"loss": loss.detach()}
+
+    run = Replay(looks, device)
+    with torch.cuda.stream(torch.cuda.Stream()):
+        found = [run({"x": torch.full((3,), float(k))}, 1.0)["loss"].item() for k in (1, 2, 3)]
+    assert found == [3, 6, 9]
+    assert run.refused
+    assert not run.recorded
+    assert torch.rand(2, device=device).shape == (2,)  # the random numbers outlive it
+
+
 def test_every_method_with_labels_may_be_recorded():
     assert all(method_class(name).replayable for name in METHODS)
 

@@ -83,6 +83,8 @@ def run(part: str, model: str, method: str, source: str, seed: int, noise: float
     if "extra" in found:
         found["extra"] = load(found["extra"], language=source, split="train").take(arguments.limit or 10**9)
     result = igap(model, out=Path(arguments.scratch) / part, **found)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # the other processes need it
     return f"{part} {Path(model).name} {method} {source} seed {seed} noise {noise:g}: {_since(began)} s\n{result}"
 
 
@@ -116,13 +118,16 @@ def collect(part: str, models: dict[str, str], arguments: argparse.Namespace) ->
 
 def similarities(folder: str, languages: list[str], limit: int) -> dict[str, Any]:
     """Alignment of sentence vectors on NTREX: retrieval from English, and similarities of every direction."""
+    import torch
+
     import crosslift as xl
     from crosslift.measure.ranking import best_layer
     from crosslift.measure.ranking import similarities as alike
     from crosslift.measure.retrieval import retrieval_accuracy, sentence_vectors
     from crosslift.runs.igap_data import parallel_sets
 
-    encoder, tokenizer = xl.load_encoder(folder), xl.load_tokenizer(folder)
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    encoder, tokenizer = xl.load_encoder(folder).to(device), xl.load_tokenizer(folder)
     layer = best_layer(int(encoder.config.num_hidden_layers), None)
     sets = parallel_sets("ntrex", languages, "test", limit, labelled=False)
     vectors = {x: sentence_vectors(encoder, tokenizer, sets[x].texts, max_length=64)[layer] for x in sets}
@@ -163,6 +168,8 @@ def main() -> None:
     parser.add_argument("--epochs", type=float)
     parser.add_argument("--languages", help="only these of each part")
     parser.add_argument("--max-length", type=int)
+    parser.add_argument("--runs", action="store_true", help="do the runs and leave collecting to another call")
+    parser.add_argument("--collect", action="store_true", help="collect what was run, perhaps elsewhere")
     parser.add_argument("--dry", action="store_true", help="40 items, two targets, 2 epochs, 1 seed")
     arguments = parser.parse_args()
     if arguments.dry:
@@ -183,9 +190,12 @@ def main() -> None:
                     (part, folder, m, s, seed, noise, arguments) for m in methods for s in sources for noise in noises
                 ]
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    with mp.get_context("spawn").Pool(arguments.workers) as pool:
-        for item in [pool.apply_async(run, job) for job in jobs]:
-            print(item.get(), flush=True)
+    if not arguments.collect:
+        with mp.get_context("spawn").Pool(arguments.workers) as pool:
+            for item in [pool.apply_async(run, job) for job in jobs]:
+                print(item.get(), flush=True)
+    if arguments.runs:
+        return
     results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {"parts": {}, "alignment": {}}
     results["settings"] = {"seeds": arguments.seeds, "rates": arguments.rates, "limit": arguments.limit}
     for part in parts:

@@ -126,6 +126,8 @@ def job(task: str, source: str, system: str, seed: int, arguments: argparse.Name
         row |= scored(run, test or data, source, name, arguments)
     shutil.rmtree(out)
     row |= {"seconds": round(time.monotonic() - began, 1), "training_seconds": round(trained, 1)}
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # the other processes need it
     return row
 
 

@@ -210,7 +210,8 @@ class _Tokenised:
         self.sets = dict(sets) if labels == "gold" else random_labels(sets, 0)
         self.parallel = {language: Measured(x, task, self.tokenizer) for language, x in self.sets.items()}
         self.held_out = {language: Measured(x, task, self.tokenizer) for language, x in held_out.items()}
-        self.digest = fingerprint(*sets.values(), *held_out.values())
+        # By language, not in the order of a call: one that asks for all sources finds the runs of each.
+        self.digest = fingerprint(*(part[language] for part in (sets, held_out) for language in sorted(part)))
 
     def labelled(self, seed: int, noise: float) -> tuple[dict[str, Examples], dict[str, Measured]]:
         """Return examples and tokenised sets with the labels of one run."""
@@ -255,7 +256,7 @@ class _Run:
             "labels": self.data.labels,
             "noise": self.noise,
             "whole": self.whole,
-            "languages": list(self.data.sets),
+            "languages": sorted(self.data.sets),
             "task": asdict(self.data.task),  # type: ignore[call-overload]
             "data": self.data.digest,
             "extra": fingerprint(self.extra) if self.extra is not None else None,

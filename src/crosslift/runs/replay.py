@@ -3,12 +3,13 @@
 A small model leaves a GPU waiting for Python, which launches hundreds of kernels a step, one by one; a graph launches
 them all at once. The same kernels run in the same order on the same random numbers, so the result is that of the plain
 loop, up to the rounding of attention without a mask (transformers leaves a mask out where nothing is padded, which a
-recording cannot know).
+recording cannot know). What cannot be recorded runs plainly.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -46,6 +47,8 @@ class Replay:
     def __init__(self, backward: Backward, device: torch.device) -> None:
         self.backward, self.device = backward, device
         self.recorded: dict[tuple[object, ...], _Recorded] = {}
+        self.refused: str | None = None
+        """Why nothing is recorded any more: something that a recording cannot hold was launched."""
         self._seen: set[tuple[object, ...]] = set()
         # One memory for all recordings: they never run at the same time, and what they return is copied.
         self._pool = cast("Any", torch.cuda.graph_pool_handle())
@@ -56,10 +59,12 @@ class Replay:
         recorded = self.recorded.get(shape)
         if recorded is None:
             on_device = {name: to_device(tensor, self.device) for name, tensor in batch.items()}
-            if shape not in self._seen or len(self.recorded) >= _MOST:
-                self._seen.add(shape)
+            known = shape in self._seen
+            self._seen.add(shape)
+            recorded = self._record(on_device) if known and not self.refused and len(self.recorded) < _MOST else None
+            if recorded is None:
                 return self.backward(on_device, share)
-            recorded = self.recorded[shape] = self._record(on_device)
+            self.recorded[shape] = recorded
         else:
             for name, tensor in batch.items():
                 recorded.inputs[name].copy_(pinned(tensor, self.device), non_blocking=True)
@@ -67,7 +72,7 @@ class Replay:
         recorded.graph.replay()
         return {name: term.clone() for name, term in recorded.terms.items()}
 
-    def _record(self, inputs: Batch) -> _Recorded:
+    def _record(self, inputs: Batch) -> _Recorded | None:
         """Record one shape; nothing is computed yet."""
         share = torch.ones((), device=self.device)
         graph = torch.cuda.CUDAGraph()
@@ -76,8 +81,12 @@ class Replay:
         graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
         try:
             terms = self.backward(inputs, share)
-        finally:
             graph.capture_end()
+        except RuntimeError as error:
+            self.refused = str(error).partition("\n")[0]
+            with suppress(RuntimeError):
+                graph.capture_end()
+            return None
         return _Recorded(graph, inputs, share, terms)
 
 

@@ -121,7 +121,7 @@ def train(
     prepared = accelerator.prepare_model(model)
     if execution.compile:
         prepared.compile(dynamic=None)
-    replayed = _replays(work, execution, accelerator)
+    replayed = _replays(model, work, execution, accelerator)
     plainly = _runner(prepared, work, accelerator, autocast)
     run: Callable[[Batch, float], dict[str, Tensor]] = Replay(plainly, device) if replayed else plainly
     check: Callable[[dict[str, float]], None] | None = getattr(work, "check", None)
@@ -172,6 +172,11 @@ def train(
                     "Start the same command again to go on.",
                 )
     seconds = time.monotonic() - began
+    if isinstance(run, Replay):
+        if run.refused:
+            watch.say(f"Steps could not be recorded, which would have been faster: {run.refused}")
+        del run  # recordings hold memory that no later run of this process could use
+        torch.cuda.empty_cache()
     watch.finish(note if moments else "")
     if tracked:
         accelerator.end_training()
@@ -223,11 +228,14 @@ def _seed(seed: int, step: int, rank: int) -> None:
     torch.manual_seed(((seed * 1_000_003 + step) * 4_099 + rank) % 2**63)
 
 
-def _replays(work: Work, execution: Execution, accelerator: Accelerator) -> bool:
+def _replays(model: nn.Module, work: Work, execution: Execution, accelerator: Accelerator) -> bool:
     """Whether steps are recorded: on one GPU, where the method allows it; with a compiled model only if asked for."""
     wanted = not execution.compile if execution.cuda_graphs is None else execution.cuda_graphs
     alone = accelerator.device.type == "cuda" and accelerator.num_processes == 1
-    return wanted and alone and not execution.gradient_checkpointing and getattr(work, "replayable", False)
+    # Recurrent layers let a library decide, at every call, what it launches.
+    recurrent = any(isinstance(module, nn.RNNBase) for module in model.modules())
+    safe = getattr(work, "replayable", False) and not execution.gradient_checkpointing and not recurrent
+    return wanted and alone and safe
 
 
 def _own_stream() -> AbstractContextManager[object]:
