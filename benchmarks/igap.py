@@ -23,6 +23,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from crosslift.measure.igap import Band, Checkpoint, Errors, bands, igaps, mean_igap
@@ -119,6 +120,7 @@ def main() -> None:
     common |= {"rates": [arguments.rate]} if arguments.rate else {}
     (first, (errors, epsilon, _)), *_ = SETTINGS.items()
     spent: dict[str, Any] = {}
+    torch.set_float32_matmul_precision("high")
     began = time.monotonic()
     gated = None
     if not arguments.one_run:

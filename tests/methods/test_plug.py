@@ -55,7 +55,7 @@ def batch(extra=0):
         "mono_mask": grow(mono_mask, (0, extra)),
         "words": grow(words, (0, extra)),
         "mono_words": grow(mono_words, (0, extra)),
-        "count": torch.empty(7, 0),
+        "real_words": torch.ones(7),
     }
 
 
@@ -110,6 +110,56 @@ def test_padding_changes_no_term():
     plain, padded = module(batch()), module(batch(extra=5))
     for name in ("hmlm", "align"):
         assert plain[name].item() == pytest.approx(padded[name].item(), abs=1e-5)
+
+
+def test_free_places_for_words_change_neither_the_distance_nor_its_gradient():
+    module = adaptation(hmlm=0.0, align=1.0)
+    given = batch()
+    found = []
+    for real in (torch.ones(7), torch.tensor([1.0] * 7 + [0.0] * 4)):
+        module.zero_grad()
+        term = module(given | {"real_words": real})["align"]
+        term.backward()
+        found.append([term.detach(), *(p.grad.clone() for p in module.connector.parameters())])
+    for plain, filled in zip(*found, strict=True):
+        torch.testing.assert_close(plain, filled)
+    ours, theirs = (
+        pooled(module.states(given["ids"], given["mask"]), given["words"], 7),
+        pooled(module.target(given["mono_ids"], given["mono_mask"]), given["mono_words"], 7),
+    )
+    torch.testing.assert_close(found[0][0], relative_distance(ours, theirs).detach())
+
+
+class _HostReads(torch.utils._python_dispatch.TorchDispatchMode):
+    """Counts what would wait for a GPU: reading a value, and results whose shape depends on values."""
+
+    WAITS = ("_local_scalar_dense", "nonzero", "bincount", "masked_select", "unique", "repeat_interleave.Tensor")
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if any(name in str(func) for name in self.WAITS):
+            self.found.append(str(func))
+        if "index.Tensor" in str(func) and any(i is not None and i.dtype == torch.bool for i in args[1]):
+            self.found.append(str(func))
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("full", [True, False], ids=["full rows", "padded rows"])
+def test_the_loss_of_a_batch_looks_at_no_value(full):
+    module = adaptation(align=1.0)
+    given = batch()
+    if full:
+        given |= {"ids": given["ids"].clamp(min=5)}
+        del given["mask"]
+    with _HostReads() as reads:
+        sum(module(given).values()).backward()
+    # The library looks whether anything is padded, unless a recording is under way: `Replay` says so.
+    looks = [name for name in reads.found if "_local_scalar_dense" not in name]
+    assert looks == []
+    assert len(reads.found) <= (1 if full else 5)
 
 
 def test_labels_of_minus_100_do_not_count():

@@ -78,6 +78,7 @@ def run(part: str, model: str, method: str, source: str, seed: int, noise: float
     from crosslift.runs.igap import igap
 
     torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("high")  # errors are counted, not logits compared: TF32 will do on a GPU
     began = time.monotonic()
     found = settings(part, arguments) | {"sources": source, "methods": method, "seeds": [seed], "noise": noise}
     if "extra" in found:

@@ -76,7 +76,7 @@ def cross_model_alignment(
 
     Args:
         loaded: A connector with its multilingual model.
-        mono: The monolingual model (any head).
+        mono: The monolingual model (any head), on the device of the connector and its multilingual model.
         tokenizers: Of the multilingual and of the monolingual model.
         english: English sentences.
         translations: Language -> the same sentences in it; English may be among them.
@@ -88,7 +88,8 @@ def cross_model_alignment(
             raise BadInput(f"{len(texts)} sentences in {language}, {len(english)} in English: they are not parallel.")
     encoder = part(loaded.multi, 0, facts.encoder_layers, embeddings=True, norm=False).eval()
     bottom = part(mono, 0, facts.plug_layer, embeddings=True, norm=False).eval()
-    target = _vectors(bottom, tokenizers[1], english, max_tokens)
+    device = next(mono.parameters()).device
+    target = _vectors(bottom, tokenizers[1], english, max_tokens, device)
 
     def through(ids: Tensor, mask: Tensor) -> Tensor:
         states: Tensor = loaded.connector(encoder(ids, mask), mask)
@@ -96,16 +97,20 @@ def cross_model_alignment(
 
     found = {}
     for language, texts in translations.items():
-        ours = _vectors(through, tokenizers[0], texts, max_tokens)
+        ours = _vectors(through, tokenizers[0], texts, max_tokens, device)
         found[language] = CrossModel((ours - target).norm(dim=1), torch.cosine_similarity(ours, target))
     return found
 
 
 @torch.inference_mode()
 def _vectors(
-    run: Callable[[Tensor, Tensor], Tensor], tokenizer: PreTrainedTokenizerBase, texts: Sequence[str], max_tokens: int
+    run: Callable[[Tensor, Tensor], Tensor],
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Sequence[str],
+    max_tokens: int,
+    device: torch.device,
 ) -> Tensor:
-    """Return the mean over tokens that are not special: (sentences, width)."""
+    """Return the mean over tokens that are not special: (sentences, width), on the CPU."""
     encoded = tokenizer(list(texts), truncation=True, max_length=128, return_special_tokens_mask=True)
     lengths = np.array([len(row) for row in encoded["input_ids"]])
     rows_of: list[Tensor] = [torch.empty(0)] * len(texts)
@@ -118,7 +123,7 @@ def _vectors(
             ids[place, :size] = torch.tensor(encoded["input_ids"][row])
             mask[place, :size] = 1
             kept[place, :size] = 1 - torch.tensor(encoded["special_tokens_mask"][row], dtype=torch.float)
-        states = run(ids, mask).float()
+        states = run(ids.to(device), mask.to(device)).float().cpu()
         means = (states * kept.unsqueeze(-1)).sum(1) / kept.sum(1, keepdim=True).clamp(min=1)
         for place, row in enumerate(rows.tolist()):
             rows_of[row] = means[place]

@@ -215,9 +215,14 @@ def _resampled(stats: Floats, samples: int, seed: int) -> Iterator[Floats]:
 
 
 def _distinct(stats: Floats) -> tuple[Floats, NDArray[np.int64]]:
-    """Return the distinct rows, (d, k), and how often each occurs, (d,)."""
-    rows, counts = np.unique(stats, axis=0, return_counts=True)
-    return rows, counts
+    """Return the distinct rows in ascending order, (d, k), and how often each occurs, (d,)."""
+    # As strings of bytes rows are sorted many times faster than column by column; + 0.0 makes one zero of -0.0 and 0.0.
+    rows = np.ascontiguousarray(stats + 0.0)
+    whole = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1]))).ravel()
+    _, first, counts = np.unique(whole, return_index=True, return_counts=True)
+    found = rows[first]
+    order = np.lexsort(found.T[::-1])
+    return found[order], counts[order]
 
 
 def _chunks(samples: int, width: int) -> Iterator[int]:

@@ -194,7 +194,11 @@ class Adaptation(nn.Module):
             module.to(device)
 
     def forward(self, batch: Batch) -> dict[str, Tensor]:
-        """Return the weighted loss terms of a batch (keys: the fields of `Rows`)."""
+        """Return the weighted loss terms of a batch.
+
+        Keys: the fields of `Rows`, and `real_words`, 1 for each of its `count` words and 0 for places that are free.
+        The shapes of a batch decide what is computed, never its values, so that a GPU may record it.
+        """
         settings = self.settings
         terms: dict[str, Tensor] = {}
         states = self.states(batch["ids"], batch.get("mask"))
@@ -203,9 +207,12 @@ class Adaptation(nn.Module):
             terms["hmlm"] = settings.hmlm * self.lm_loss(top, batch["places"], batch["labels"])
         if settings.align and "words" in batch:
             target = self.target(batch["mono_ids"], batch["mono_mask"])
-            count = len(batch["count"])
-            ours, theirs = pooled(states, batch["words"], count), pooled(target, batch["mono_words"], count)
-            terms["align"] = settings.align * relative_distance(ours, theirs)
+            real = batch["real_words"]
+            ours, theirs = (
+                pooled(side, words, len(real))
+                for side, words in ((states, batch["words"]), (target, batch["mono_words"]))
+            )
+            terms["align"] = settings.align * relative_distance(ours, theirs, real)
         if "pair_ids" in batch and settings.pairs:
             sides = (
                 sentence(self.states(batch["pair_ids"], batch["pair_mask"]), batch["pair_mask"]),
@@ -255,17 +262,18 @@ def hidden_loss(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def pooled(states: Tensor, words: Tensor, count: int) -> Tensor:
-    """Return the mean vector of each word: (count, width), float32.
+    """Return the mean vector of each word: (count, width), float32; of a number that no token has, zero.
 
     Args:
         states: (rows, length, width).
         words: (rows, length) number of each token's word, from 1; 0 = none.
-        count: How many words there are.
+        count: How many words there are, or may be.
     """
     flat = states.float().flatten(0, 1)
     number = words.flatten()
     sums = flat.new_zeros(count + 1, flat.shape[1]).index_add(0, number, flat)
-    sizes = torch.bincount(number, minlength=count + 1).clamp(min=1)
+    # `bincount` would wait for the device, to see how large the numbers are.
+    sizes = flat.new_zeros(count + 1).index_add(0, number, flat.new_ones(len(number))).clamp(min=1)
     return sums[1:] / sizes[1:, None]
 
 
@@ -277,7 +285,14 @@ def sentence(states: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     return states[:, 0].float(), mean
 
 
-def relative_distance(ours: Tensor, theirs: Tensor) -> Tensor:
-    """Return Σ ‖a − b‖² / Σ ‖b − b̄‖² over (n, width) vectors: 0 = equal, 1 = no better than their mean."""
-    spread = (theirs - theirs.mean(0)).square().sum()
+def relative_distance(ours: Tensor, theirs: Tensor, real: Tensor | None = None) -> Tensor:
+    """Return Σ ‖a − b‖² / Σ ‖b − b̄‖² over (n, width) vectors: 0 = equal, 1 = no better than their mean.
+
+    Where `real` (n,) is 0, both vectors must be zero; they do not count.
+    """
+    if real is None:
+        spread = (theirs - theirs.mean(0)).square().sum()
+    else:
+        mean = theirs.sum(0) / real.sum().clamp(min=1)
+        spread = ((theirs - mean) * real[:, None]).square().sum()
     return (ours - theirs).square().sum() / spread.clamp(min=1e-6)

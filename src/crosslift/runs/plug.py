@@ -206,7 +206,8 @@ def _train(
         )
     if execution.compile:
         module.compile_parts()
-        execution = replace(execution, compile=False)
+        # Compiled layers keep a GPU busy by themselves: recorded as well only if asked for.
+        execution = replace(execution, compile=False, cuda_graphs=bool(execution.cuda_graphs))
     layers = f"{points.encoder} + {points.connector} + {len(layers_of(mono)) - points.plug}"
     shape = f"{optimisation.batch_size} × {own.length}"
     watch.say(f"plan      {work.steps:,} steps of {shape}, layers {layers} on {device.type}")

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _HELD_OUT = 128  # rows
-_ROUND = 512  # labels
 
 
 class Translations:
@@ -98,6 +97,7 @@ class PlugWork:
         deadline: When to stop, by `time.monotonic`.
     """
 
+    replayable = True
     at = 0
     tokens = 0
     deadline = float("inf")
@@ -217,17 +217,26 @@ class PlugWork:
         )
 
     def as_batch(self, rows: Rows) -> Batch:
-        """Return rows as the tensors that `Adaptation` reads."""
+        """Return rows as the tensors that `Adaptation` reads.
+
+        Labels and words are filled up to round numbers: few shapes instead of as many as steps, so that one compiled or
+        recorded graph serves many of them.
+        """
         batch = {name: value for name, value in vars(rows).items() if isinstance(value, Tensor)}
+        tokens = rows.ids.numel()
         if rows.count:
-            batch["count"] = torch.empty(
-                rows.count, 0, device=self.device
-            )  # a shape is known without asking the device
-        # Few shapes instead of as many as steps: one compiled graph for each is enough.
-        more = -len(rows.labels) % _ROUND
+            places = _rounded(rows.count, tokens // 16)
+            batch["real_words"] = (torch.arange(places, device=self.device) < rows.count).float()
+        more = _rounded(len(rows.labels), tokens // 64) - len(rows.labels)
         batch["places"] = pad(rows.places, (0, more))
         batch["labels"] = pad(rows.labels, (0, more), value=-100)
         return batch
+
+
+def _rounded(count: int, step: int) -> int:
+    """Return the next multiple of a step."""
+    step = max(step, 1)
+    return -(-count // step) * step
 
 
 def plug_work(
