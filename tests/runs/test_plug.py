@@ -8,12 +8,15 @@ from safetensors.torch import load_file
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 import crosslift as xl
+from crosslift.data.word_corpus import write_word_corpus
+from crosslift.data.word_pieces import word_pieces
 from crosslift.errors import BadInput, Unfinished
+from crosslift.methods.plug import Settings
 from crosslift.models.connectors import load_connector, locate_connector
-from crosslift.models.load import AUTO
+from crosslift.models.load import AUTO, load_tokenizer
 from crosslift.runs import plug as plug_run
-from crosslift.runs.plug import fit_connector, main
-from crosslift.runs.plug_work import PlugWork
+from crosslift.runs.plug import PlugExecution, PlugOptimisation, fit_connector, main
+from crosslift.runs.plug_work import PlugWork, plug_work
 from crosslift.runs.plugged import plug, reassemble
 from tests.tiny import TEXTS
 from tests.tiny_data import MAKERS
@@ -172,6 +175,43 @@ def test_micro_batches_change_nothing_but_rounding(home, tmp_path):
     ]
     a, b = (load_file(run.connector / "connector.safetensors") for run in runs)
     assert all(torch.allclose(a[name].float(), b[name].float(), atol=2e-3) for name in a)
+
+
+def work_on(home, tmp_path, batch_size, **settings):
+    tokenizers = load_tokenizer(home / "multi"), load_tokenizer(home / "mono")
+    corpus = write_word_corpus([home / "en.txt"], tmp_path / "words")
+    own = Settings(length=32, packing="corpus", align=1.0, **settings)
+    return plug_work(
+        corpus, word_pieces(corpus.words, *tokenizers, separate=True), tokenizers, own,
+        PlugOptimisation(steps=100, batch_size=batch_size), PlugExecution(), tmp_path, 1, None,
+    )[0]  # fmt: skip
+
+
+def test_rows_are_filled_up_to_round_numbers_of_labels_and_words(home, tmp_path):
+    work = work_on(home, tmp_path, batch_size=8, lines=0.5)
+    for step in range(4):
+        (rows,) = work.draw(step)
+        ((batch, share),) = work.batches(step, 0, 1)
+        tokens = rows.ids.numel()
+        assert len(batch["labels"]) % (tokens // 64) == len(batch["real_words"]) % (tokens // 16) == 0
+        hidden = len(rows.labels)
+        assert batch["labels"].tolist() == [*rows.labels.tolist(), *[-100] * (len(batch["labels"]) - hidden)]
+        assert torch.equal(batch["places"][:hidden], rows.places)
+        assert len(batch["places"]) == len(batch["labels"])
+        assert batch["real_words"].tolist() == [1.0] * rows.count + [0.0] * (len(batch["real_words"]) - rows.count)
+        assert int(max(batch["words"].max(), batch["mono_words"].max())) <= rows.count
+        assert share == 1
+
+
+def test_full_rows_of_many_steps_have_few_shapes(home, tmp_path):
+    work = work_on(home, tmp_path, batch_size=64)
+    shapes = {
+        tuple((name, tuple(tensor.shape)) for name, tensor in sorted(batch.items()))
+        for step in range(30)
+        for batch, _ in work.batches(step, 0, 1)
+    }
+    assert len({len(work.draw(step)[0].labels) for step in range(30)}) > 15
+    assert len(shapes) <= 12
 
 
 @pytest.mark.parametrize("packing", ["corpus", "documents", "lines"])

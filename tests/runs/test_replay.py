@@ -5,9 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 
+import crosslift as xl
 from crosslift.methods import METHODS, method_class, method_settings
 from crosslift.models.load import load_model
+from crosslift.runs.adjust import adjust
+from crosslift.runs.distill import distill
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.plan import Plan
 from crosslift.runs.replay import Replay
@@ -57,6 +61,65 @@ def test_recorded_steps_train_as_plain_ones_do(name, options, kind, tmp_path, mo
     assert counts
     for weight, value in plain.items():
         np.testing.assert_allclose(recorded[weight].numpy(), value.numpy(), rtol=2e-3, atol=2e-4, err_msg=weight)
+
+
+def weights_of(folder):
+    return {name: tensor.float() for name, tensor in load_file(folder / "model.safetensors").items()}
+
+
+def assert_alike(one, other):
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_allclose(other[name].numpy(), value.numpy(), rtol=2e-3, atol=2e-4, err_msg=name)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, {"preset": "cao"}, {"pooling": "subwords"}, {"linked": "cls"}])
+def test_recorded_adjustment_moves_an_encoder_as_the_plain_loop_does(options, encoder, linked, tmp_path):
+    options = {"steps": STEPS, "batch_size": 4, "learning_rate": 1e-3, "precision": "fp32", **options}
+    found = []
+    for graphs in (False, None):
+        out = tmp_path / str(graphs)
+        aligned = {} if options.get("pooling") == "subwords" else {"aligner": str(linked[1])}
+        adjust(bitext={"de": linked[0]}, model=encoder, out=out, cuda_graphs=graphs, **aligned, **options)
+        found.append(weights_of(out / "model"))
+    assert_alike(*found)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize(("name", "options"), [("finetune", {}), ("ear", {"synonyms": SYNONYMS})])
+def test_recorded_steps_take_sentence_pairs_along(name, options, kind, encoder, linked, tmp_path):
+    found = []
+    for graphs in (False, None):
+        run = xl.fit(
+            name, model=encoder, data=MAKERS[kind](40, seed=1), dev=MAKERS[kind](8, seed=2), out=tmp_path / str(graphs),
+            steps=STEPS, batch_size=8, learning_rate=1e-3, precision="fp32", evaluations=1, select="last",
+            with_adjustment={"de": linked[0]}, aligner=str(linked[1]), adjustment_batch=4, cuda_graphs=graphs,
+            **options,
+        )  # fmt: skip
+        found.append(weights_of(run.model))
+    assert_alike(*found)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kind", list(MAKERS))
+@pytest.mark.parametrize("student", ["transformer", "cnn", "bilstm", "encoder"])
+def test_recorded_students_learn_what_plain_ones_do(student, kind, encoder, tmp_path):
+    teacher = xl.fit(
+        "finetune", model=encoder, data=MAKERS[kind](48, seed=1), dev=MAKERS[kind](8, seed=2), out=tmp_path / "teacher",
+        steps=40, batch_size=16, evaluations=1, learning_rate=5e-3,
+    )  # fmt: skip
+    found = []
+    for graphs in (False, None):
+        run = distill(
+            teacher=teacher, text={"en": MAKERS[kind](60, seed=3)},
+            student=encoder if student == "encoder" else student,
+            out=tmp_path / str(graphs), pieces=400, steps=STEPS, batch_size=16, evaluations=1, learning_rate=1e-3,
+            precision="fp32", select="last", cuda_graphs=graphs,
+        )  # fmt: skip
+        found.append(weights_of(run.model))
+    assert_alike(*found)
 
 
 @pytest.mark.gpu
