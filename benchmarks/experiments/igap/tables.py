@@ -105,6 +105,26 @@ def ranking(results: dict[str, Any], gold_part: str) -> str:
     return "\n".join(lines)
 
 
+def from_english(results: dict[str, Any], gold_part: str) -> str:
+    """The same for English alone: who foretells the order of the targets' accuracies on held-out data?"""
+    lines = []
+    for name, parts in results["parts"][gold_part]["models"]["decomposition"].items():
+        gold = {target: 100 - part["error"] for target, part in parts.items()}
+        forecasts = {}
+        for part in ("random-ntrex", "random-flores"):
+            if part in results["parts"]:
+                bands = results["parts"][part]["models"]["igap"][name]
+                forecasts[f"IGAP, {part}"] = {t: -s["expected"] for t, s in bands[0]["targets"].items()}
+        directions = results["alignment"].get(name, {}).get("directions", {}).get("en", {})
+        for kind in SIMILARITIES if directions else ():
+            forecasts[kind] = {target: directions[target][kind] for target in gold}
+        for kind, forecast in forecasts.items():
+            rho = rank_correlations(forecast, gold)["spearman"]
+            lines.append(f"| {name} | {kind} | {tdr_accuracy(forecast, gold):.1f} | {rho:.2f} |")
+    head = f"From English, gold: accuracy on the test set of {gold_part}, {len(gold)} targets"
+    return "\n".join([head, "", "| encoder | forecast | TDR | Spearman |", "| --- | --- | --- | --- |", *lines, ""])
+
+
 def claims(results: dict[str, Any]) -> list[str]:
     """The properties that the paper states, as found here."""
     found = []
@@ -162,6 +182,9 @@ def main() -> None:
     for part in ("matrix-xnli", "matrix-pawsx", "matrix-sib200"):
         if part in results["parts"] and (text := ranking(results, part)):
             print(f"## Transfer direction ranking\n\n{text}")
+    for part in ("sib200", "pawsx", "xnli"):
+        if part in results["parts"]:
+            print(f"## Transfer direction ranking from English\n\n{from_english(results, part)}")
     print("## Claims of the paper\n")
     print("\n".join(f"- {claim}" for claim in claims(results)))
 
