@@ -7,12 +7,15 @@ by one matrix product, bf16 on a GPU. Losses of both are compared in float32 wit
 same moved weights.
 
 The second part compares a fine-tuning step with and without 16 aligned pairs (continual learning), for the shapes of
-sentence-pair classification, tagging and question answering.
+sentence-pair classification, tagging and question answering. Each plan is one call of the training loop over the same
+16 batches again and again; a GPU has seen and recorded all their shapes when the clock starts, for every plan alike.
 
 Text is made up (words of one to three pieces, sentence lengths like those of mined bitext).
 
     python benchmarks/adjust.py [--out FILE]          # 30,000 pairs on a GPU
     python benchmarks/adjust.py --dry                 # a small model on a CPU: does it run, are the losses equal?
+
+What is done is written to FILE at once.
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ import os
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -48,11 +54,15 @@ from crosslift.runs.adjust import AdjustOptimisation, AdjustPlan, anchor_rows
 from crosslift.runs.continual import ContinualPlan
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.plan import Plan
+from crosslift.runs.progress import Silent
+from crosslift.runs.replay import Batch
 from crosslift.runs.settings import Execution, Optimisation
 from crosslift.runs.train import train
 from crosslift.tasks import task_for
 
 BATCH, CHUNK, CONTINUAL = 32, 4, 16
+CYCLE, WARM = 16, 2
+"""Batches of a timed round, and rounds before the clock starts: a shape is recorded when it comes again."""
 SHAPES = {"classification": (18, 9), "tagging": (8, 0), "qa": (10, 120)}
 """Median words of the first and second text, roughly those of MNLI, PAN-X and SQuAD."""
 
@@ -60,9 +70,9 @@ SHAPES = {"classification": (18, 9), "tagging": (8, 0), "qa": (10, 120)}
 def made_tokenizer(vocabulary: int, seed: int = 0) -> tuple[PreTrainedTokenizerFast, list[str]]:
     """Return a WordPiece tokenizer and words that it cuts into one to three pieces."""
     random = np.random.default_rng(seed)
-    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
-    shapes = ["".join(random.choice(letters, size=4)) for _ in range(2 * vocabulary)]
-    shapes = list(dict.fromkeys(shapes))[: vocabulary - 5]
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    drawn = random.choice(26**4, size=vocabulary - 5, replace=False).tolist()
+    shapes = ["".join(letters[n // 26**k % 26] for k in range(4)) for n in drawn]
     half = len(shapes) // 2
     starts, rest = shapes[:half], shapes[half:]
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -77,8 +87,10 @@ def made_tokenizer(vocabulary: int, seed: int = 0) -> tuple[PreTrainedTokenizerF
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
         mask_token="[MASK]", model_max_length=512,
     )  # fmt: skip
-    counts = random.choice([0, 1, 2], p=[0.75, 0.17, 0.08], size=30_000)
-    words = ["".join([random.choice(starts), *random.choice(rest, size=n)]) for n in counts]
+    counts = random.choice([0, 1, 2], p=[0.75, 0.17, 0.08], size=30_000).tolist()
+    first = random.integers(len(starts), size=len(counts)).tolist()
+    further = random.integers(len(rest), size=(len(counts), 2)).tolist()
+    words = [starts[f] + "".join(rest[i] for i in more[:n]) for n, f, more in zip(counts, first, further, strict=True)]
     return fast, words
 
 
@@ -177,16 +189,51 @@ def peak() -> float | None:
     return round(found, 2)
 
 
-def adjustment(arguments: argparse.Namespace, device: torch.device) -> dict[str, object]:
-    tokenizer, words = made_tokenizer(arguments.vocabulary)
-    aligned = made_bitext(arguments.pairs, words)
-    config = bert(arguments)
-    torch.manual_seed(0)
-    model = BertModel(config).to(device)
-    frozen = BertModel(config).to(device)
+class Report:
+    """What is known so far: printed with the time, and written at once."""
+
+    def __init__(self, out: Path | None, facts: dict[str, Any]) -> None:
+        self.out, self.facts, self.began = out, facts, time.perf_counter()
+
+    def say(self, text: str) -> None:
+        """Print a line with the seconds since the start."""
+        print(f"[{time.perf_counter() - self.began:6.1f} s] {text}", file=sys.stderr, flush=True)
+
+    def add(self, part: str, **facts: object) -> None:
+        """Add to a part."""
+        self.facts.setdefault(part, {}).update(facts)
+        self.say(f"{part}: {json.dumps(facts)}")
+        if self.out:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            self.out.write_text(json.dumps(self.facts, indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What both parts share: sizes, device, and a made-up language."""
+
+    arguments: argparse.Namespace
+    device: torch.device
+    tokenizer: PreTrainedTokenizerFast
+    words: list[str]
+
+    def made(self, model: type, **config: int) -> Any:  # noqa: ANN401  a Hugging Face model
+        """Return a model; weights are drawn on the device, since a CPU takes longer over that than over all else."""
+        torch.manual_seed(0)
+        with torch.device(self.device):
+            return model(bert(self.arguments, **config))
+
+
+def adjustment(setting: Setting, report: Report) -> None:
+    """30,000 pairs our way; a few steps of the released way; the losses of both on the moved weights."""
+    arguments, tokenizer = setting.arguments, setting.tokenizer
+    aligned = made_bitext(arguments.pairs, setting.words)
+    model = setting.made(BertModel)
+    frozen = setting.made(BertModel)
     frozen.load_state_dict(model.state_dict())
     frozen.eval()
     execution = Execution(max_tokens=16384)
+    report.say("bitext and models are made")
 
     began = time.perf_counter()
     pairs = encode_pairs(aligned, tokenizer, keep_identical=True, max_words=10**6)
@@ -194,6 +241,7 @@ def adjustment(arguments: argparse.Namespace, device: torch.device) -> dict[str,
     anchors = anchor_rows(model, tokenizer, pairs, Settings(), execution)
     sync()
     anchored = time.perf_counter() - began - tokenised
+    report.say(f"tokenised in {tokenised:.1f} s, anchored in {anchored:.1f} s")
     method = Adjust(Settings(), pairs, anchors, tokenizer.pad_token_id)
     optimisation = AdjustOptimisation(batch_size=BATCH)
     plan = AdjustPlan(method, optimisation, execution.max_tokens, seed=1)
@@ -210,33 +258,22 @@ def adjustment(arguments: argparse.Namespace, device: torch.device) -> dict[str,
         "pairs_per_second": round(len(pairs) / seconds, 1),
         "peak_memory_gib": peak(),
     }
+    links = len(pairs.links.source)
+    report.add("adjustment", pairs=len(pairs), links=links, steps=plan.steps, ours=ours)
 
-    # The weights have moved, so neither term is trivial; float32 and no dropout make the two comparable.
-    released = ReleasedWay(aligned, tokenizer, frozen)
-    exact = Adjust(Settings(), pairs, anchor_rows(frozen, tokenizer, pairs, Settings(), Execution(precision="fp32")),
-                   tokenizer.pad_token_id)  # fmt: skip
     order = {text: i for i, text in enumerate(aligned.bitext.texts)}
-    model.eval()
-    worst = 0.0
-    for step in range(arguments.compared):
-        rows = plan.rows(step)
-        batch = {name: tensor.to(device) for name, tensor in exact.batch(rows, 0).items()}
-        with torch.no_grad():
-            terms = exact.loss(model, batch)
-        theirs = released.losses(model, [order[pairs.texts[r]] for r in rows.tolist()])
-        worst = max(worst, *(abs(float(terms[n]) - v) for n, v in zip(("pull", "anchor"), theirs, strict=True)))
-    last = {name: round(float(value), 5) for name, value in terms.items()}
+    released = ReleasedWay(aligned, tokenizer, frozen)
+    batches = [plan.rows(step) for step in range(max(arguments.compared, arguments.steps + 2))]
+    report.add("adjustment", **compared(model, frozen, batches[: arguments.compared], method, released, order))
 
     model.train()
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-5, betas=(0.9, 0.98), eps=1e-9)
-    batches = [[order[pairs.texts[r]] for r in plan.rows(step).tolist()] for step in range(arguments.steps + 2)]
-    for batch_pairs in batches[:2]:
-        released.step(model, optimizer, batch_pairs)
-    sync()
-    peak()
-    began = time.perf_counter()
-    for batch_pairs in batches[2:]:
-        released.step(model, optimizer, batch_pairs)
+    for step, rows in enumerate(batches[: arguments.steps + 2]):
+        if step == 2:
+            sync()
+            peak()
+            began = time.perf_counter()
+        released.step(model, optimizer, [order[pairs.texts[r]] for r in rows.tolist()])
     sync()
     per_step = (time.perf_counter() - began) / arguments.steps
     theirs = {
@@ -246,21 +283,40 @@ def adjustment(arguments: argparse.Namespace, device: torch.device) -> dict[str,
         "pairs_per_second": round(BATCH / per_step, 1),
         "peak_memory_gib": peak(),
     }
-    return {
-        "pairs": len(pairs),
-        "links": len(pairs.links.source),
-        "steps": plan.steps,
-        "ours": ours,
-        "released_way": theirs,
-        "ratio": round(per_step * plan.steps / seconds, 2),
-        "largest_difference_of_losses": worst,
-        "losses_compared_last": last,
-    }
+    report.add("adjustment", released_way=theirs, ratio=round(per_step * plan.steps / seconds, 2))
 
 
-def bert(arguments: argparse.Namespace) -> BertConfig:
+def compared(
+    model: BertModel,
+    frozen: BertModel,
+    batches: list[np.ndarray],
+    method: Adjust,
+    released: ReleasedWay,
+    order: dict[str, int],
+) -> dict[str, object]:
+    """Return how far the losses are apart: the weights have moved, so neither is trivial; float32, no dropout."""
+    chosen = method.pairs.select(np.concatenate(batches))
+    anchors = anchor_rows(frozen, released.tokenizer, chosen, Settings(), Execution(precision="fp32"))
+    exact = Adjust(Settings(), chosen, anchors, method.pad_id)
+    device = next(model.parameters()).device
+    model.eval()
+    worst, begin = 0.0, 0
+    terms: dict[str, torch.Tensor] = {}
+    for rows in batches:
+        places = np.arange(begin, begin + len(rows))
+        begin += len(rows)
+        batch = {name: tensor.to(device) for name, tensor in exact.batch(places, 0).items()}
+        with torch.no_grad():
+            terms = exact.loss(model, batch)
+        theirs = released.losses(model, [order[chosen.texts[place]] for place in places.tolist()])
+        worst = max(worst, *(abs(float(terms[n]) - v) for n, v in zip(("pull", "anchor"), theirs, strict=True)))
+    last = {name: round(float(value), 5) for name, value in terms.items()}
+    return {"losses_agree": worst <= 1e-4, "largest_difference_of_losses": worst, "losses_compared_last": last}
+
+
+def bert(arguments: argparse.Namespace, **more: int) -> BertConfig:
     small = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 128}
-    return BertConfig(vocab_size=arguments.vocabulary, pad_token_id=0, **(small if arguments.dry else {}))
+    return BertConfig(vocab_size=arguments.vocabulary, pad_token_id=0, **(small if arguments.dry else {}), **more)
 
 
 def made_task(kind: str, count: int, words: list[str]) -> Examples:
@@ -279,56 +335,86 @@ def made_task(kind: str, count: int, words: list[str]) -> Examples:
     return Examples("classification", "en", ids, texts, others, labels=labels, name="made-up")
 
 
-def continual(arguments: argparse.Namespace, device: torch.device) -> dict[str, object]:
-    tokenizer, words = made_tokenizer(arguments.vocabulary)
-    aligned = made_bitext(min(arguments.pairs, 3000), words)
+class Again:
+    """The first batches of a plan, in the same order again and again."""
+
+    def __init__(self, plan: Plan, steps: int) -> None:
+        self.plan, self.steps, self.replayable = plan, steps, plan.replayable
+
+    def batches(self, step: int, rank: int, world: int) -> Iterator[tuple[Batch, float]]:
+        """Return the batches of a step."""
+        return self.plan.batches(step % CYCLE, rank, world)
+
+    def loss(self, model: torch.nn.Module, batch: Batch) -> dict[str, torch.Tensor]:
+        """Return the plan's loss terms."""
+        return self.plan.loss(model, batch)
+
+
+class Clock(Silent):
+    """Times rounds of `CYCLE` steps, after the warm ones."""
+
+    def __init__(self) -> None:
+        self.marks: list[float] = []
+
+    def advance(self, done: int, note: str = "") -> None:
+        """Look at the clock at the end of a round."""
+        if done % CYCLE == 0 and done >= WARM * CYCLE:
+            sync()
+            self.marks.append(time.perf_counter())
+
+    def milliseconds(self) -> float:
+        """Return the median of the rounds, by step."""
+        return 1000 * float(np.median(np.diff(self.marks))) / CYCLE
+
+
+def continual(setting: Setting, report: Report) -> None:
+    """A fine-tuning step without pairs, with pairs in a pass of their own, and as `fit --with-adjustment` does it."""
+    tokenizer, arguments = setting.tokenizer, setting.arguments
+    aligned = made_bitext(min(arguments.pairs, 3000), setting.words)
     pairs = encode_pairs(aligned, tokenizer, keep_identical=True, max_words=10**6)
+    execution = Execution(max_tokens=16384, log_every=10**6)
+    settings = Settings(pull_weight=0.01, anchor_weight=0.01)
+    multiple = 32 if setting.device.type == "cuda" else 8  # as `fit` has it
+    encoder = setting.made(BertModel)
+    adjust = Adjust(
+        settings, pairs, anchor_rows(encoder, tokenizer, pairs, settings, execution), tokenizer.pad_token_id
+    )
     heads = {
         "classification": BertForSequenceClassification,
         "tagging": BertForTokenClassification,
         "qa": BertForQuestionAnswering,
     }
-    execution = Execution(max_tokens=16384)
-    settings = Settings(pull_weight=0.01, anchor_weight=0.01)
-    found: dict[str, object] = {}
     for kind, head in heads.items():
-        examples = made_task(kind, BATCH * 40, words)
+        examples = made_task(kind, BATCH * 50, setting.words)
         task = task_for(examples)
-        config = bert(arguments)
-        config.num_labels = max(2, len(task.labels))
-        torch.manual_seed(0)
-        model = head(config).to(device)
-        anchors = anchor_rows(model.base_model, tokenizer, pairs, settings, execution)
-        adjust = Adjust(settings, pairs, anchors, tokenizer.pad_token_id)
         method = Finetune(FinetuneSettings(), task, tokenizer, examples)
-        steps = arguments.continual_steps
+        steps = CYCLE * (WARM + arguments.rounds)
         optimisation = Optimisation(steps=steps, batch_size=BATCH)
         plain = Plan(method, optimisation, execution.max_tokens, seed=1)
         plans = {
             "plain": plain,
-            "two_passes": ContinualPlan(plain, adjust, CONTINUAL, one_pass=False),
-            "with_adjustment": ContinualPlan(plain, adjust, CONTINUAL, one_pass=True),
+            "two_passes": ContinualPlan(plain, adjust, CONTINUAL, False, multiple),
+            "with_adjustment": ContinualPlan(plain, adjust, CONTINUAL, True, multiple),
         }
-        times: dict[str, list[float]] = {name: [] for name in plans}
-        memory = {}
-        for repeat in range(arguments.repeats + 1):
-            for name, plan in plans.items():
-                peak()
-                with tempfile.TemporaryDirectory() as folder:
-                    seconds = train(model, plan, RunFolder(folder), optimisation, execution, seed=1).seconds
-                memory[name] = peak()
-                if repeat:  # the first round warms up
-                    times[name].append(1000 * seconds / steps)
-        middle = {name: float(np.median(values)) for name, values in times.items()}
-        found[kind] = {
+        times, memory = {}, {}
+        for name, plan in plans.items():
+            model = setting.made(head, num_labels=max(2, len(task.labels)))
+            model.base_model.load_state_dict(encoder.state_dict(), strict=False)
+            peak()
+            clock = Clock()
+            with tempfile.TemporaryDirectory() as folder:
+                train(model, Again(plan, steps), RunFolder(folder), optimisation, execution, seed=1, watch=clock)
+            times[name], memory[name] = clock.milliseconds(), peak()
+            report.say(f"{kind}, {name}: {times[name]:.2f} ms a step")
+        found = {
             "task_tokens": round(float(np.mean(method.lengths)), 1),
             "sentence_tokens": round(float(np.mean(pairs.lengths()) / 2), 1),
-            "milliseconds_per_step": {name: round(value, 2) for name, value in middle.items()},
-            "ratio": round(middle["with_adjustment"] / middle["plain"], 2),
-            "ratio_two_passes": round(middle["two_passes"] / middle["plain"], 2),
+            "milliseconds_per_step": {name: round(value, 2) for name, value in times.items()},
+            "ratio": round(times["with_adjustment"] / times["plain"], 2),
+            "ratio_two_passes": round(times["two_passes"] / times["plain"], 2),
             "peak_memory_gib": memory,
         }
-    return found
+        report.add("continual", **{kind: found})
 
 
 def main() -> int:
@@ -336,30 +422,30 @@ def main() -> int:
     parser.add_argument("--dry", action="store_true", help="a small model and few pairs: for a CPU")
     parser.add_argument("--pairs", type=int)
     parser.add_argument("--steps", type=int, help="timed steps of the released way")
-    parser.add_argument("--repeats", type=int, default=3, help="timed rounds of the continual steps; the median counts")
-    parser.add_argument("--continual-steps", type=int, default=100, help="steps of a timed round")
+    parser.add_argument("--rounds", type=int, default=3, help=f"timed rounds of {CYCLE} continual steps: their median")
     parser.add_argument("--part", choices=("adjustment", "continual", "both"), default="both")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
     arguments.vocabulary = 2_000 if arguments.dry else 119_547
     arguments.pairs = arguments.pairs or (200 if arguments.dry else 30_000)
-    arguments.steps = arguments.steps or (2 if arguments.dry else 30)
-    arguments.compared = 2 if arguments.dry else 10
-    arguments.continual_steps = 5 if arguments.dry else arguments.continual_steps
+    arguments.steps = arguments.steps or (2 if arguments.dry else 6)
+    arguments.compared = 2 if arguments.dry else 5
+    arguments.rounds = 1 if arguments.dry else arguments.rounds
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     name = torch.cuda.get_device_name() if device.type == "cuda" else "cpu"
-    result: dict[str, object] = {"device": name, "dry": arguments.dry, "torch": torch.__version__}
+    report = Report(arguments.out, {"device": name, "dry": arguments.dry, "torch": torch.__version__})
     with tempfile.TemporaryDirectory() as cache:
         os.environ["CROSSLIFT_CACHE"] = cache
+        setting = Setting(arguments, device, *made_tokenizer(arguments.vocabulary))
+        report.say(f"{name}; a tokenizer of {arguments.vocabulary:,} pieces is made")
         if arguments.part != "continual":
-            result["adjustment"] = adjustment(arguments, device)
+            adjustment(setting, report)
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
         if arguments.part != "adjustment":
-            result["continual"] = continual(arguments, device)
-    print(json.dumps(result, indent=2))
-    if arguments.out:
-        arguments.out.parent.mkdir(parents=True, exist_ok=True)
-        arguments.out.write_text(json.dumps(result, indent=2) + "\n")
-    return 0
+            continual(setting, report)
+    print(json.dumps(report.facts, indent=2))
+    return 0 if report.facts.get("adjustment", {}).get("losses_agree", True) else 1
 
 
 if __name__ == "__main__":

@@ -116,6 +116,18 @@ def test_micro_batches_and_processes_change_neither_loss_nor_gradient(world, bat
     torch.testing.assert_close(other, gradient, rtol=1e-3, atol=1e-6)
 
 
+def test_longer_padding_of_pairs_changes_neither_loss_nor_gradient(encoder, linked):
+    _, plan, model = plans_of("tagging", encoder, linked)
+    whole, gradient = step_of(plan, model)
+    plan.multiple = 32
+    longer, other = step_of(plan, model)
+    (batch, _), *_ = plan.batches(0, 0, 1)
+    grids = ("input_ids", "word_first", "link_source", "anchor")
+    assert {batch[f"pairs/{name}"].shape[1] % 32 for name in grids} == {0}
+    assert longer == pytest.approx(whole, rel=1e-4)
+    torch.testing.assert_close(other, gradient, rtol=1e-3, atol=1e-6)
+
+
 def test_every_pair_comes_once_before_any_comes_again(encoder, linked):
     _, plan, _ = plans_of("classification", encoder, linked, pairs=8)
     seen = np.concatenate([plan.pairs(step) for step in range(5)])

@@ -27,8 +27,9 @@ from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import autocast_for, describe, precision_for
 from crosslift.runs.plan import Plan
 from crosslift.runs.progress import Silent, Watch
+from crosslift.runs.replay import Batch
 from crosslift.runs.settings import Execution, Optimisation, sort_settings
-from crosslift.runs.train import Batch, make_accelerator, train
+from crosslift.runs.train import make_accelerator, train
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase

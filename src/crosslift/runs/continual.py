@@ -35,8 +35,8 @@ from crosslift.runs.adjust import (
 )
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.plan import Plan
+from crosslift.runs.replay import Batch
 from crosslift.runs.settings import Execution
-from crosslift.runs.train import Batch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -50,6 +50,9 @@ ONE_PASS = ("finetune",)
 _MARK = "pairs/"
 # Padding, in tokens, that costs about what a pass of its own does.
 _CHEAP = {"cuda": 4096, "cpu": 64}
+# Lengths of pairs are filled up to a multiple of this. Every length of the task meets every length of the pairs, and
+# a GPU replays a shape only after it has come twice: of 938 steps on MNLI, 75% with multiples of 8, 90% with these.
+_MULTIPLE = {"cuda": 32, "cpu": 8}
 
 
 @dataclass(frozen=True)
@@ -155,7 +158,10 @@ class Adjustment:
         pairs = make_pairs(self.sets, tokenizer, own, self.pairing, plan.seed)
         anchors = anchor_rows(load_encoder(name).to(device), tokenizer, pairs, own, execution)
         adjust = Adjust(own, pairs, anchors, int(tokenizer.pad_token_id))
-        joined = ContinualPlan(plan, adjust, self.settings.adjustment_batch, method in ONE_PASS)
+        multiple = _MULTIPLE.get(device.type, 8)
+        if tokenizer.model_max_length % multiple:  # padding must not run past the last position
+            multiple = 8
+        joined = ContinualPlan(plan, adjust, self.settings.adjustment_batch, method in ONE_PASS, multiple)
         return joined, [*describe_pairs(pairs), f"anchor    {name}"]
 
 
@@ -186,11 +192,13 @@ class ContinualPlan(Plan):
         adjust: The pairs.
         batch_pairs: Pairs per step.
         one_pass: Whether the method calls the model once and plainly, so that pairs may share the pass.
+        multiple: Lengths of pairs are filled up to a multiple of this.
     """
 
-    def __init__(self, plan: Plan, adjust: Adjust, batch_pairs: int, one_pass: bool) -> None:
+    def __init__(self, plan: Plan, adjust: Adjust, batch_pairs: int, one_pass: bool, multiple: int = 8) -> None:
         vars(self).update(vars(plan))
         self.adjust, self.batch_pairs, self.one_pass = adjust, min(batch_pairs, len(adjust.lengths)), one_pass
+        self.multiple = multiple
         self._pairs: tuple[int, list[np.ndarray]] = (-1, [])
 
     def pairs(self, step: int) -> np.ndarray:
@@ -212,7 +220,7 @@ class ContinualPlan(Plan):
         for batch, share in super().batches(step, rank, world):
             if own and share:
                 rows = own.pop()
-                added = self.adjust.batch(rows, step)
+                added = self.adjust.batch(rows, step, self.multiple)
                 # The loop weighs everything by the task's share; each of these terms has its own.
                 added["pull_scale"] = torch.tensor(float(self.adjust.units(rows).sum() / units / share))
                 added["anchor_scale"] = torch.tensor(float(self.adjust.words[rows].sum() / words / share))

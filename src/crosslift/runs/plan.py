@@ -16,8 +16,8 @@ from crosslift.data.examples import Examples
 from crosslift.methods import Method
 from crosslift.runs.machine import total_memory
 from crosslift.runs.progress import clock
+from crosslift.runs.replay import Batch
 from crosslift.runs.settings import Execution, Optimisation
-from crosslift.runs.train import Batch
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

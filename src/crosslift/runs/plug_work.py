@@ -126,7 +126,8 @@ class PlugWork:
         self._thread = ThreadPoolExecutor(1) if self.device.type == "cuda" else None
         self._stream: Any = None
         if self.device.type == "cuda":
-            self._stream = torch.cuda.Stream(self.device)  # type: ignore[no-untyped-call]
+            # Its kernels are tiny and waited for: they go first.
+            self._stream = torch.cuda.Stream(self.device, priority=-1)  # type: ignore[no-untyped-call]
 
     def batches(self, step: int, rank: int, world: int) -> Iterator[tuple[Batch, float]]:
         """Return this process's micro-batches with their share of the step's labels (of its words, without any).

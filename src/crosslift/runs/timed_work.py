@@ -12,8 +12,9 @@ from torch import nn
 from crosslift.methods.pretrain import PretrainWork
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.progress import Watch
+from crosslift.runs.replay import Batch
 from crosslift.runs.settings import Execution, Optimisation
-from crosslift.runs.train import Batch, Work, train
+from crosslift.runs.train import Work, train
 
 _PACE_FROM, _PACE_TO = 100, 300
 
