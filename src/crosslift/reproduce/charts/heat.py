@@ -31,8 +31,8 @@ def heat(entry: Entry, record: Json) -> str | None:
         if not _there(ours):
             continue
         if _there(paper):
-            panels.append(_panel(_named(name, "paper"), labels, columns, paper))
-        panels.append(_panel(_named(name, "ours") if _there(paper) else name, labels, columns, ours))
+            panels.append(heat_panel(_named(name, "paper"), labels, columns, paper))
+        panels.append(heat_panel(_named(name, "ours") if _there(paper) else name, labels, columns, ours))
     # Large maps one below the other, so that a cell's number stays readable on a page.
     across = 1 if panels and panels[0].width > 460 else 3
     what = f"{entry.metric}{', what is lost of it' if entry.drops else ''}; {entry.axis}"
@@ -53,7 +53,7 @@ def _named(panel: str, whose: str) -> str:
     return f"{panel}, {whose}" if panel else whose
 
 
-def _panel(name: str, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[Number]]) -> Panel:
+def heat_panel(name: str, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[Number]]) -> Panel:
     seen = _there(values)
     low, high = min(seen), max(seen)
     left = 8 + LETTER * max(map(len, rows))
