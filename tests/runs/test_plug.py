@@ -18,6 +18,7 @@ from crosslift.runs import plug as plug_run
 from crosslift.runs.plug import PlugExecution, PlugOptimisation, fit_connector, main
 from crosslift.runs.plug_work import PlugWork, plug_work
 from crosslift.runs.plugged import plug, reassemble
+from crosslift.runs.replay import Replay
 from tests.tiny import TEXTS
 from tests.tiny_data import MAKERS
 from tests.tiny_models import config_for, save_encoder, tokenizer_for
@@ -212,6 +213,30 @@ def test_full_rows_of_many_steps_have_few_shapes(home, tmp_path):
     }
     assert len({len(work.draw(step)[0].labels) for step in range(30)}) > 15
     assert len(shapes) <= 12
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{}, {"hmlm": 0.0}, {"align": 0.0}], ids=["both", "align", "hmlm"])
+def test_recorded_steps_train_the_connector_that_plain_ones_do(options, home, tmp_path, monkeypatch):
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "en.txt", "align": 1.0, "lines": 0.5}
+    given |= {
+        **SMALL,
+        "steps": 24,
+        "batch_size": 8,
+        "max_tokens": 10_000,
+        "dropout": 0.0,
+        "precision": "fp32",
+        **options,
+    }
+    found, counts = [], []
+    real = Replay._record
+    monkeypatch.setattr(Replay, "_record", lambda self, batch: counts.append(1) or real(self, batch))
+    for graphs in (False, None):
+        run = fit_connector(out=tmp_path / str(graphs), cuda_graphs=graphs, **given)
+        found.append(load_file(run.connector / "connector.safetensors"))
+        assert bool(counts) is (graphs is None)
+    for name, value in found[0].items():
+        torch.testing.assert_close(found[1][name].float(), value.float(), rtol=2e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("packing", ["corpus", "documents", "lines"])

@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument("--text", nargs="+", type=Path, required=True, help="files named text-LANGUAGE.txt…")
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--batch-size", type=int, default=512)
+    parser.add_argument("--processes", type=int, help="for tokenising; default: one per core")
     parser.add_argument("--out", required=True)
     arguments = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -24,7 +25,7 @@ def main() -> None:
     from crosslift.runs.progress import Lines
 
     files = {path.name.split(".")[0].removeprefix("text-"): [path] for path in arguments.text}
-    sizes = {"steps": arguments.steps, "batch_size": arguments.batch_size}
+    sizes = {"steps": arguments.steps, "batch_size": arguments.batch_size, "processes": arguments.processes}
     file = emb_learn(arguments.mono, arguments.multi, files, arguments.out, watch=Lines(every=10.0), **sizes)
     print(file)
 

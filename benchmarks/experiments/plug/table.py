@@ -1,244 +1,387 @@
-"""The table of PlugIn-X with the minis: English task models in other languages, with no task data.
+"""PlugIn-X with the minis, the jobs: English task models in other languages, with no task data.
 
-    python table.py --connectors runs/plug --multi mini-x --mono mini-en --out benchmarks/results/plug.json
-    python table.py --out benchmarks/results/plug.json --show
+    CROSSLIFT_DATA=… python table.py --connectors runs/plug --workers 12 --out plug-table.json
+    python summary.py plug-table.json                                                   # tests and the table
 
-Per task and seed: an English task model on `--mono` (its English score is the ceiling), the same task model on every
-connector under `--connectors` (`ARM-SEED/connector`, and with `--steps` also `ARM-SEED/steps/*`), `emb-map`,
-`emb-learn` (with `--learnt FILE`, see emb_learn.py), and `finetune` on `--multi`. A connector of seed s goes with the
-task model of seed s. Jobs run in parallel processes; a job that is done is not run again. `--dry` is a trial on a CPU.
-Needs CROSSLIFT_DATA.
+Two kinds of jobs, per task and seed. One trains the English task model on `--mono` (its English score is the ceiling)
+and scores it under `emb-map`, `emb-learn` (with `--learnt FILE`, see emb_learn.py) and every connector below
+`--connectors`: it is trained once and never again. The other is `finetune` on `--multi`, with all layers and with six
+frozen ones. A connector of seed s (`ARM-s/connector`) goes with the task model of seed s; where an arm has none of that
+seed, its first one does. With `--steps` also those of earlier steps (`ARM-s/steps/*`), of each arm's first run.
+Last, the distance between connector and English model on NTREX, per connector.
+
+Jobs run in persistent processes, ordered by seed. Every row is written as it is known, beside the JSON in a folder of
+its name, with the statistics of every example (`.npz`), which paired tests need. Started again, the script goes on;
+`--minutes` ends it. `--dry` is a trial of a minute.
+
+A second encoder:  --connectors runs/plug runs/plug-mlm=runs/mini-x-mlm/model  (systems `plug-mlm: ARM`).
+Needs, below CROSSLIFT_DATA: massive/, sib200/, panx/, mnli/, xnli/, xquad/, ntrex/.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import multiprocessing as mp
 import os
 import shutil
 import sys
 import time
-from collections import defaultdict
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "minis"))
 
 from transfer import LEARNING_RATE, TARGETS, TASKS
 
 CHOSEN = ("massive-intent", "sib200", "panx", "xnli", "xquad")
-CHANCE = {"massive-intent": 100 / 60, "sib200": 100 / 7, "panx": 0.0, "xnli": 100 / 3, "xquad": 0.0}
-"""Accuracy of guessing a class evenly; F1 of saying nothing."""
+FINETUNE = {"finetune": None, "finetune, 6 layers frozen": 6}
+LONGEST_FIRST = ("xquad", "xnli", "massive-intent", "panx", "sib200")
+SENTENCES = 500
 
 
-def fit(model: str, task: str, seed: int, out: Path, arguments: argparse.Namespace) -> object:
+class System(NamedTuple):
+    """One line of the table: its name, and of a connector its folder, its run, and its multilingual model."""
+
+    name: str
+    folder: str = ""
+    connector: str = ""
+    multi: str = ""
+
+
+def systems(seed: int, arguments: argparse.Namespace) -> list[System]:
+    """Return what the task model of a seed is plugged into."""
+    found = [System("emb-map")]
+    if arguments.learnt:
+        found.append(System("emb-learn"))
+    for number, given in enumerate(arguments.connectors):
+        home, _, multi = given.partition("=")
+        prefix = f"{Path(home).name}: " if number else ""
+        arms: dict[str, dict[int, Path]] = {}
+        for file in sorted(Path(home).glob("*-*/connector/connector.json")):
+            arm, _, own = file.parents[1].name.rpartition("-")
+            arms.setdefault(arm, {})[int(own)] = file.parents[1]
+        for arm, by_seed in arms.items():
+            run = by_seed.get(seed, by_seed[min(by_seed)])
+            where = multi or arguments.multi
+            found.append(System(prefix + arm, str(run / "connector"), run.name, where))
+            kept = [run for _, run in sorted(by_seed.items()) if (run / "steps").is_dir()]
+            if arguments.steps and kept:
+                run = kept[0]
+                for step in sorted((run / "steps").glob("*/connector.json")):
+                    count = int(step.parent.name)
+                    found.append(System(f"{prefix}{arm} @ {count}", str(step.parent), run.name, where))
+    wanted = arguments.systems
+    return found if wanted is None else [s for s in found if s.name.split(" @ ")[0] in wanted]
+
+
+def queue(arguments: argparse.Namespace) -> list[tuple[str, str, int]]:
+    """Return (kind of job, task, seed), the first seed of everything first."""
+    tasks = [task for task in LONGEST_FIRST if task in arguments.tasks]
+    jobs = []
+    for seed in arguments.seeds:
+        jobs += [("plug", task, seed) for task in tasks]
+        for name in FINETUNE:
+            if arguments.systems is None or name in arguments.systems:
+                # Tagging loses by frozen layers, so that nobody would freeze them there.
+                jobs += [(name, task, seed) for task in tasks if name == "finetune" or task != "panx"]
+    return jobs
+
+
+@cache
+def examples(name: str, language: str, limit: int | None) -> Any:  # noqa: ANN401  Examples
+    """Load data once per process."""
     import crosslift as xl
 
-    settings = dict(TASKS[task])
-    if arguments.dry:
-        settings |= {"steps": 2, "limit": 64}
+    found = xl.load(name, language=language, split="test")
+    return found.take(limit) if limit else found
+
+
+@cache
+def vocabulary(name: str) -> Any:  # noqa: ANN401  a tokenizer
+    import crosslift as xl
+
+    return xl.load_tokenizer(name)
+
+
+@cache
+def encoded(data: str, language: str, limit: int | None, model: str, task: Any) -> Any:  # noqa: ANN401
+    """Tokenise once per process: all plugged models read the same pieces."""
+    return task.encode(examples(data, language, limit).unlabelled(), vocabulary(model))
+
+
+@cache
+def mapped(multi: str, mono: str) -> Any:  # noqa: ANN401  a tensor
+    import crosslift as xl
+    from crosslift.models.other_vocabulary import mapped_embeddings
+
+    return mapped_embeddings(xl.load_encoder(multi), xl.load_encoder(mono), vocabulary(multi), vocabulary(mono))
+
+
+def fit(model: str, task: str, seed: int, out: Path, frozen: int | None, arguments: argparse.Namespace) -> Any:  # noqa: ANN401
+    """Fine-tune on English; return the run's folder."""
+    import crosslift as xl
+
+    settings = dict(TASKS[task]) | ({"steps": 2, "limit": 64} if arguments.dry else {})
     settings.pop("test", None)
-    return xl.fit(
-        "finetune", model=model, out=out, seeds=[seed], learning_rate=LEARNING_RATE, evaluations=1, select="last",
-        max_tokens=16384, **settings,
+    run = xl.fit(
+        "finetune", model=model, out=out, seeds=[seed], learning_rate=LEARNING_RATE, frozen_layers=frozen,
+        evaluations=1, select="last", max_tokens=16384, **settings,
     )  # fmt: skip
+    return run.folders[0]
 
 
-def scores(
-    model: object, task: str, languages: list[str], arguments: argparse.Namespace, out: Path
-) -> dict[str, float]:
-    """Language -> main score on the test set."""
-    import crosslift as xl
-    from crosslift.data import languages_of
+def task_of(folder: Any, kind: str) -> Any:  # noqa: ANN401
+    """Return the task of a run: its labels and lengths."""
+    from crosslift.models.load import model_labels
+    from crosslift.runs.predictions import make_task
 
-    data = str(TASKS[task].get("test") or TASKS[task]["data"])
-    known = languages_of(data, "test")
-    wanted = [language for language in languages if language in known]
-    limit = 16 if arguments.dry else arguments.limit
-    found = xl.evaluate(model, data, wanted, keep_unknown=True, limit=limit, out=out)
-    return {
-        language: round(next(iter(next(iter(seeds.values())).values())).value, 2)
-        for language, seeds in found.rows.items()
-    }
+    options = {key: value for key, value in folder.config["task"].items() if key != "labels"}
+    return make_task(kind, model_labels(str(folder.model)), **options)
 
 
-def job(kind: str, task: str, seed: int, arguments: argparse.Namespace) -> dict[str, object]:
-    """Run one cell of the table: `task`, `finetune`, `emb-map`, `emb-learn`, or a connector's folder."""
+class Scorer:
+    """Scores models of one task model's family and writes their rows."""
+
+    def __init__(self, task: str, seed: int, arguments: argparse.Namespace, end: float) -> None:
+        from crosslift.data import languages_of
+
+        self.name, self.seed, self.arguments, self.end = task, seed, arguments, end
+        self.data = str(TASKS[task].get("test") or TASKS[task]["data"])
+        known = languages_of(self.data, "test")
+        self.languages = [language for language in ["en", *TARGETS] if language in known]
+        self.limit = 16 if arguments.dry else arguments.limit
+        self.home = statistics(arguments.out)
+
+    def file(self, system: System) -> Path:
+        """Return where a row is kept."""
+        name = f"{self.name} {system.name} {system.connector} {self.seed}"
+        return self.home / ("-".join(name.replace(":", "").replace(",", "").replace("@", "at").split()) + ".json")
+
+    def missing(self, system: System) -> bool:
+        """Whether a row is still to be made, and there is time."""
+        return not self.file(system).exists() and time.monotonic() < self.end
+
+    def __call__(
+        self,
+        system: System,
+        model: Any,  # noqa: ANN401
+        task: Any,  # noqa: ANN401
+        vocabulary_of: str,
+        languages: list[str] | None = None,
+    ) -> None:
+        """Score a model in every language, and keep what each example counts."""
+        import numpy as np
+        import torch
+
+        from crosslift.runs.evaluate import run_model
+
+        began = time.monotonic()
+        model.to("cuda" if torch.cuda.is_available() else "cpu")
+        row: dict[str, Any] = {"task": self.name, "seed": self.seed, "system": system.name, "limit": self.limit}
+        row |= {"connector": system.connector} if system.connector else {}
+        arrays, ids, scores = {}, {}, {}
+        pad_id = int(vocabulary(vocabulary_of).pad_token_id)
+        for language in languages or self.languages:
+            texts = examples(self.data, language, self.limit)
+            rows = encoded(self.data, language, self.limit, vocabulary_of, task)
+            predictions = task.decode(run_model(model, task, rows, pad_id), rows, texts)
+            main = next(iter(task.metrics(texts, predictions).values()))
+            row["metric"], scores[language] = main.name, round(main.value, 2)
+            arrays[language], ids[language] = main.stats.astype(np.float32), np.array(texts.ids)
+            if language == "en" and texts.kind == "classification":
+                most = Counter(texts.labels).most_common(1)[0][1]
+                row["majority"] = round(100 * most / len(texts), 2)
+        self.home.mkdir(parents=True, exist_ok=True)
+        file = self.file(system)
+        np.savez_compressed(file.with_suffix(".npz"), **arrays)
+        known_ids = self.home / f"{self.data}.ids.npz"
+        if not known_ids.exists() and languages is None:  # the same for all systems
+            draft = file.with_suffix(".ids.npz")
+            np.savez_compressed(draft, **ids)
+            draft.replace(known_ids)
+        row |= {"statistics": file.with_suffix(".npz").name, "ids": known_ids.name}
+        row |= {"scores": scores, "seconds": round(time.monotonic() - began, 1)}
+        write(file, row)
+        targets = [value for language, value in scores.items() if language != "en"]
+        mean = f"targets {sum(targets) / len(targets):5.1f}  " if targets else ""
+        said = f"{self.name:15} seed {self.seed}  {system.name:26} en {scores['en']:5.1f}  {mean}{row['seconds']} s"
+        print(said, flush=True)
+
+
+def job(kind: str, task_name: str, seed: int, arguments: argparse.Namespace, end: float) -> None:
+    """Train one model, and score it or all that it is plugged into."""
     import torch
 
-    torch.set_num_threads(1)
-    began = time.monotonic()
+    from crosslift.models.connectors import check_descent, load_connector
+    from crosslift.models.load import load_model
+    from crosslift.models.other_vocabulary import with_embeddings
+    from crosslift.models.reassembled import to_native
+
+    score = Scorer(task_name, seed, arguments, end)
     scratch = Path(arguments.scratch)
-    languages = arguments.languages.split(",")
-    task_model = scratch / f"task-{task}-{seed}"
-    out = scratch / f"{kind.replace('/', '-')}-{task}-{seed}"
-    if kind == "task":
-        found = scores(fit(arguments.mono, task, seed, task_model, arguments), task, ["en"], arguments, out)
-    elif kind == "finetune":
-        found = scores(
-            fit(arguments.multi, task, seed, out / "run", arguments), task, languages, arguments, out / "scores"
-        )
-    else:
-        from crosslift.runs.plug_baselines import emb_map, plug_embeddings
-        from crosslift.runs.plugged import plug
-
-        model = out / "model"
-        if kind == "emb-map":
-            emb_map(task_model, arguments.multi, arguments.mono, model)
-        elif kind == "emb-learn":
-            plug_embeddings(task_model, Path(arguments.learnt), arguments.multi, model)
+    if kind != "plug":
+        if score.missing(System(kind)):
+            out = scratch / f"{task_name}-{kind.replace(', ', '-').replace(' ', '-')}-{seed}"
+            folder = fit(arguments.multi, task_name, seed, out, FINETUNE[kind], arguments)
+            task = task_of(folder, folder.config["kind"])
+            score(System(kind), load_model(str(folder.model), task), task, arguments.multi)
+            shutil.rmtree(out)
+        return
+    ceiling = System("the task model")
+    wanted = [system for system in systems(seed, arguments) if score.missing(system)]
+    if not wanted and not score.missing(ceiling):
+        return
+    folder = fit(arguments.mono, task_name, seed, scratch / f"task-{task_name}-{seed}", None, arguments)
+    task = task_of(folder, folder.config["kind"])
+    original = load_model(str(folder.model), task).eval()
+    if score.missing(ceiling):
+        score(ceiling, copy.deepcopy(original), task, arguments.mono, ["en"])
+    for system in wanted:
+        if not score.missing(system):
+            continue
+        multi = system.multi or arguments.multi
+        if system.folder:
+            loaded = load_connector(system.folder, multi)
+            check_descent(original, str(folder.model), loaded)
+            model = to_native(loaded.multi, loaded.connector, original, loaded.facts.plug_layer, task.kind)
         else:
-            plug(task_model, Path(arguments.connectors) / kind, model, multi=arguments.multi)
-        settings = {
-            key: value for key, value in TASKS[task].items() if key in ("max_length", "stride", "max_answer_length")
-        }
-        with_task_settings(model, settings, task, task_model)
-        found = scores(out, task, languages, arguments, out / "scores")
-    if kind != "task":
-        shutil.rmtree(out, ignore_errors=True)
-    return {"system": kind, "task": task, "seed": seed, "scores": found, "seconds": round(time.monotonic() - began, 1)}
+            vectors = mapped(multi, arguments.mono) if system.name == "emb-map" else learnt(arguments.learnt)
+            model = with_embeddings(copy.deepcopy(original), vectors, vocabulary(multi))
+        score(system, model, task, multi)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()  # the other processes need it
 
 
-def with_task_settings(model: Path, settings: dict[str, object], task: str, task_model: Path) -> None:
-    """Make the plugged model's folder a run, so that it is scored with the task model's lengths."""
-    config = json.loads((task_model / "config.json").read_text())
-    config |= {"method": "plug", "model": str(model)}
-    (model.parent / "config.json").write_text(json.dumps(config))
-    finished = json.loads((task_model / "finished.json").read_text())
-    (model.parent / "finished.json").write_text(json.dumps(finished))
+@cache
+def learnt(file: str) -> Any:  # noqa: ANN401  a tensor
+    from safetensors.torch import load_file
+
+    return load_file(file)["embeddings"].float()
 
 
-def alignment(kind: str, arguments: argparse.Namespace) -> dict[str, object]:
-    """Cross-model L2 and cosine of a connector on NTREX, by language."""
+def alignment(system: System, arguments: argparse.Namespace) -> None:
+    """Write cross-model L2 and cosine of a connector on NTREX, by language."""
+    import torch
+
     import crosslift as xl
     from crosslift.measure.plug_alignment import cross_model_alignment
     from crosslift.models.connectors import load_connector
 
-    count = 16 if arguments.dry else 500
-    texts = {}
-    for language in arguments.languages.split(","):
-        texts[language] = list(xl.load("ntrex", language=language, split="test").texts)[:count]
-    loaded = load_connector(Path(arguments.connectors) / kind, arguments.multi)
-    tokenizers = xl.load_tokenizer(arguments.multi), xl.load_tokenizer(arguments.mono)
-    found = cross_model_alignment(loaded, xl.load_encoder(arguments.mono), tokenizers, texts["en"], texts)
-    return {"system": kind, "alignment": {language: each.to_dict() for language, each in found.items()}}
+    began = time.monotonic()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    texts = {
+        language: list(examples("ntrex", language, None).texts)[: 16 if arguments.dry else SENTENCES]
+        for language in ["en", *TARGETS]
+    }
+    loaded = load_connector(system.folder, system.multi)
+    loaded.multi.to(device)
+    loaded.connector.to(device)
+    mono = xl.load_encoder(arguments.mono).to(device)
+    pair = vocabulary(system.multi), vocabulary(arguments.mono)
+    found = cross_model_alignment(loaded, mono, pair, texts["en"], texts)
+    row = {"system": system.name, "connector": system.connector, "sentences": len(texts["en"])}
+    row["alignment"] = {language: each.to_dict() for language, each in found.items()}
+    home = statistics(arguments.out)
+    home.mkdir(parents=True, exist_ok=True)
+    write(alignment_file(system, arguments), row)
+    print(f"alignment of {system.name:26} {time.monotonic() - began:.1f} s", flush=True)
 
 
-def connectors(arguments: argparse.Namespace) -> list[tuple[str, int]]:
-    """Return (folder under --connectors, seed) of everything that was trained."""
-    found = []
-    for file in sorted(Path(arguments.connectors).glob("*/connector/connector.json")):
-        name = file.parents[1].name
-        found.append((f"{name}/connector", int(name.rsplit("-", 1)[1])))
-        if arguments.steps:
-            steps = sorted((file.parents[1] / "steps").glob("*/connector.json"))
-            found += [(f"{name}/steps/{step.parent.name}", int(name.rsplit("-", 1)[1])) for step in steps]
-    return found
+def alignment_file(system: System, arguments: argparse.Namespace) -> Path:
+    """Return where the distances of a connector are kept."""
+    name = f"alignment {system.name} {system.connector}".replace(":", "").replace("@", "at")
+    return statistics(arguments.out) / f"{'-'.join(name.split())}.json"
 
 
-def run(
-    queue: list[tuple[object, ...]], function: object, results: dict[str, list[object]], arguments: argparse.Namespace
-) -> None:
-    kept = "alignment" if function is alignment else "jobs"
-    with mp.get_context("spawn").Pool(arguments.workers) as pool:
-        for waiting in [pool.apply_async(function, item) for item in queue]:  # type: ignore[arg-type]
-            try:
-                row = waiting.get()
-            except Exception as error:  # one cell must not take the others down
-                print(f"failed: {error}", flush=True)
-                continue
-            results[kept].append(row)
-            arguments.out.write_text(json.dumps(results, indent=1, ensure_ascii=False))
-            if kept == "jobs":
-                targets = [value for language, value in row["scores"].items() if language != "en"]
-                mean = sum(targets) / max(1, len(targets))
-                said = f"en {row['scores'].get('en', 0):5.1f}  targets {mean:5.1f}  {row['seconds']} s"
-                print(f"{row['system']:28} {row['task']:15} seed {row['seed']}  {said}", flush=True)
+def statistics(out: Path) -> Path:
+    """Return the folder of rows and per-example statistics beside the JSON."""
+    return out.with_suffix("")
 
 
-def show(results: dict[str, list[dict[str, object]]]) -> None:
-    """Print the mean over target languages by system and task, its share of fine-tuning, and the transfer gap."""
-    cells: dict[tuple[str, str], list[float]] = defaultdict(list)
-    english: dict[str, list[float]] = defaultdict(list)
-    for row in results["jobs"]:
-        system = str(row["system"]).replace(f"-{row['seed']}/", "/").removesuffix("/connector")
-        targets = [value for language, value in row["scores"].items() if language != "en"]  # type: ignore[attr-defined]
-        if system == "task":
-            english[str(row["task"])].append(row["scores"]["en"])  # type: ignore[index]
-        elif targets:
-            cells[system, str(row["task"])].append(sum(targets) / len(targets))
-    tasks = [task for task in CHOSEN if any(key[1] == task for key in cells)]
-    print(f"{'mean over target languages':28}" + "".join(f"{task:>26}" for task in tasks))
-    means = {key: sum(values) / len(values) for key, values in cells.items()}
-    print(f"{'the task model, in English':28}" + "".join(f"{_mean(english[task]):26.1f}" for task in tasks))
-    print(f"{'chance':28}" + "".join(f"{CHANCE[task]:26.1f}" for task in tasks))
-    for system in dict.fromkeys(key[0] for key in cells):
-        line = f"{system:28}"
-        for task in tasks:
-            mean, best = means.get((system, task)), means.get(("finetune", task))
-            share = f"{100 * mean / best:4.0f}%" if mean is not None and best else "    "
-            gap = f"gap {_mean(english[task]) - mean:5.1f}" if mean is not None else ""
-            line += f"{'' if mean is None else f'{mean:.1f} {share} {gap}':>26}"
-        print(line)
-    for row in results["alignment"]:
-        each = row["alignment"]
-        l2, cosine = ([v[k]["mean"] for v in each.values()] for k in ("l2", "cosine"))  # type: ignore[attr-defined]
-        print(f"{row['system']:28} L2 {_mean(l2):.2f}  cosine {_mean(cosine):.3f}  (NTREX, mean over languages)")
+def write(file: Path, found: object) -> None:
+    """Write JSON, whole or not at all."""
+    draft = file.with_suffix(".tmp")
+    draft.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    draft.replace(file)
 
 
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values) if values else float("nan")
+def collected(out: Path) -> dict[str, Any]:
+    """Return the JSON with all rows that are there, and write it."""
+    results: dict[str, Any] = json.loads(out.read_text(encoding="utf-8")) if out.exists() else {}
+    rows = {
+        (row.get("task"), row.get("seed"), row["system"], row.get("connector")): row
+        for row in [
+            *results.get("jobs", []),
+            *results.get("alignment", []),
+            *(json.loads(file.read_text(encoding="utf-8")) for file in sorted(statistics(out).glob("*.json"))),
+        ]
+    }
+    results["jobs"] = [row for row in rows.values() if "task" in row]
+    results["alignment"] = [row for row in rows.values() if "task" not in row]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write(out, results)
+    return results
+
+
+def _run(item: tuple[Any, ...]) -> str | None:
+    """Run a job in a worker; return what went wrong."""
+    import torch
+
+    torch.set_num_threads(1)
+    what, arguments, end = item
+    # One clock for all processes of a machine.
+    if time.monotonic() > end:
+        return None
+    try:
+        if isinstance(what, System):
+            alignment(what, arguments)
+        else:
+            job(*what, arguments, end)
+    except Exception as error:  # one job that fails must not end the others
+        return f"failed: {what}: {type(error).__name__}: {error}"
+    finally:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+    return None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--connectors", default="runs/plug", help="folder that train.py wrote")
+    parser.add_argument("--connectors", nargs="+", default=["runs/plug"], metavar="FOLDER[=MULTI]")
     parser.add_argument("--multi", default="mini-x")
     parser.add_argument("--mono", default="mini-en")
     parser.add_argument("--learnt", help="embeddings.safetensors of emb-learn")
-    parser.add_argument("--tasks", default=",".join(CHOSEN))
-    parser.add_argument("--systems", default="all", help="comma-separated parts of names: emb-map,mixed,finetune")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--tasks", type=lambda given: given.split(","), default=list(CHOSEN))
+    parser.add_argument("--systems", type=lambda given: given.split(";"), help="some systems, separated by semicolons")
+    parser.add_argument("--seeds", type=lambda given: [int(s) for s in given.split(",")], default=[1, 2, 3])
     parser.add_argument("--steps", action="store_true", help="also the connectors of earlier steps")
-    parser.add_argument("--languages", default=",".join(["en", *TARGETS]))
+    parser.add_argument("--no-alignment", action="store_true", help="leave out the distances on NTREX")
     parser.add_argument("--limit", type=int, help="at most so many test examples per language")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--minutes", type=float, help="start nothing further after so many minutes")
     parser.add_argument("--scratch", default="runs/plug-table")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--dry", action="store_true")
-    parser.add_argument("--show", action="store_true")
     arguments = parser.parse_args()
-    results: dict[str, list[dict[str, object]]] = {"jobs": [], "alignment": []}
-    if arguments.out.exists():
-        results = json.loads(arguments.out.read_text())
-    if arguments.show:
-        show(results)
-        return
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    done = {(row["system"], row["task"], row["seed"]) for row in results["jobs"]}
-    tasks = arguments.tasks.split(",")
-    seeds = range(1, arguments.seeds + 1)
-    found = connectors(arguments)
-    first = [
-        ("task", task, seed, arguments)
-        for seed in seeds
-        for task in tasks
-        if ("task", task, seed) not in done
-        or not (Path(arguments.scratch) / f"task-{task}-{seed}" / "finished.json").exists()
-    ]
-    run(first, job, results, arguments)
-    systems = [("finetune", seed) for seed in seeds] + [("emb-map", seed) for seed in seeds]
-    systems += [("emb-learn", seed) for seed in seeds] if arguments.learnt else []
-    systems += [(name, seed) for name, seed in found if seed in seeds]
-    if arguments.systems != "all":
-        systems = [item for item in systems if any(part in item[0] for part in arguments.systems.split(","))]
-    queue = [
-        (name, task, seed, arguments) for name, seed in systems for task in tasks if (name, task, seed) not in done
-    ]
-    run(queue, job, results, arguments)
-    aligned = {row["system"] for row in results["alignment"]}
-    run([(name, arguments) for name, _ in found if name not in aligned], alignment, results, arguments)
-    show(results)
+    # The tokenizers of many workers would fight for the cores.
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    end = time.monotonic() + 60 * arguments.minutes if arguments.minutes else float("inf")
+    work: list[Any] = list(queue(arguments))
+    if not arguments.no_alignment:
+        joined = {s.folder: s for seed in arguments.seeds for s in systems(seed, arguments) if s.folder}
+        work += [s for s in joined.values() if not alignment_file(s, arguments).exists()]
+    with ProcessPoolExecutor(arguments.workers, mp_context=mp.get_context("spawn")) as pool:
+        for finished in as_completed([pool.submit(_run, (what, arguments, end)) for what in work]):
+            if finished.result():
+                print(finished.result(), flush=True)
+            collected(arguments.out)
+    print(f"{len(collected(arguments.out)['jobs'])} rows in {arguments.out}")
 
 
 if __name__ == "__main__":

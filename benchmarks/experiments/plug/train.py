@@ -2,8 +2,8 @@
 
     python train.py --multi mini-x --mono mini-en --text text-en.txt.xz english.txt --out runs/plug [--arms mixed,hmlm]
 
-The text is read and tabulated once. Arms: see `ARMS`; an arm that is done is not run again. `--dry` is a trial of
-seconds on a CPU.
+The text is read and tabulated once. Arms: see `ARMS`; with a seed (`mixed-2`), or without one, for each of `--seeds`.
+Processes are kept for further arms; an arm that is done is not run again. `--dry` is a trial of seconds on a CPU.
 """
 
 from __future__ import annotations
@@ -38,11 +38,15 @@ ARMS: dict[str, dict[str, object]] = {
 
 
 def train(arm: str, seed: int, arguments: argparse.Namespace) -> str:
+    import torch
+
     from crosslift.runs.plug import fit_connector
     from crosslift.runs.progress import Lines
 
     out = Path(arguments.out) / f"{arm}-{seed}"
     settings = {"steps": arguments.steps, **ARMS[arm]}
+    if arguments.plain:
+        settings["cuda_graphs"] = False
     if arguments.dry:
         settings |= {"steps": 3, "batch_size": 4}
     with (Path(arguments.out) / f"{arm}-{seed}.log").open("a", encoding="utf-8") as log:
@@ -62,6 +66,8 @@ def train(arm: str, seed: int, arguments: argparse.Namespace) -> str:
             watch=Lines(log, every=5.0),
             **settings,
         )
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()  # the other processes need it
     held = "  ".join(f"{name} {value:.2f}" for name, value in done.held_out.items())
     return (
         f"{arm:18} seed {seed}  {held}  {done.summary['steps']} steps  {done.summary['tokens_per_second']:,} tokens/s"
@@ -83,6 +89,12 @@ def prepare(arguments: argparse.Namespace) -> None:
     print(f"{len(corpus.numbers):,} words, {len(corpus.words):,} different, {len(pieces.multi_starts):,} stretches")
 
 
+def jobs(arms: list[str], seeds: list[str]) -> list[tuple[str, int]]:
+    """Return (arm, seed) of every run, the first seed first."""
+    found = [(arm, int(seed)) for seed in seeds for arm in arms if arm in ARMS]
+    return found + [(arm.rpartition("-")[0], int(arm.rpartition("-")[2])) for arm in arms if arm not in ARMS]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--multi", required=True)
@@ -96,6 +108,7 @@ def main() -> int:
     parser.add_argument("--evaluations", type=int, default=6)
     parser.add_argument("--max-minutes", type=float, help="of training, per arm")
     parser.add_argument("--workers", type=int, default=3, help="arms at a time")
+    parser.add_argument("--plain", action="store_true", help="do not record steps on a GPU")
     parser.add_argument("--dry", action="store_true")
     arguments = parser.parse_args()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -103,10 +116,10 @@ def main() -> int:
     began = time.monotonic()
     prepare(arguments)
     print(f"prepared in {time.monotonic() - began:.0f} s", flush=True)
-    queue = [(arm, int(seed), arguments) for seed in arguments.seeds.split(",") for arm in arguments.arms.split(",")]
+    queue = [(arm, seed, arguments) for arm, seed in jobs(arguments.arms.split(","), arguments.seeds.split(","))]
     (Path(arguments.out) / "arms.json").write_text(json.dumps(ARMS, indent=1))
     failed = 0
-    with mp.get_context("spawn").Pool(min(arguments.workers, len(queue)), maxtasksperchild=1) as pool:
+    with mp.get_context("spawn").Pool(min(arguments.workers, len(queue))) as pool:
         for job in [pool.apply_async(train, item) for item in queue]:
             try:
                 print(job.get(), flush=True)
