@@ -54,6 +54,7 @@ def _named(panel: str, whose: str) -> str:
 
 
 def heat_panel(name: str, rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[Number]]) -> Panel:
+    """Return one map: a coloured cell with its value for every row and column; scales from zero to both sides."""
     seen = _there(values)
     low, high = min(seen), max(seen)
     left = 8 + LETTER * max(map(len, rows))
