@@ -140,7 +140,9 @@ def test_workers_are_spread_over_cores_and_shares_of_gpus(tmp_path, monkeypatch)
 @pytest.mark.slow
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
 def test_a_sweep_that_is_ended_leaves_no_worker_behind_and_goes_on(here, tmp_path, ending):
-    (tmp_path / "grid.json").write_text(json.dumps(GRID))
+    # Long enough that a busy machine does not finish it before the signal arrives.
+    longer = {**RUN, "steps": 200}
+    (tmp_path / "grid.json").write_text(json.dumps({**GRID, "shared": {**GRID["shared"], **longer}}))
     words = [sys.executable, "-m", "crosslift", "sweep", str(tmp_path / "grid.json"), "-o", str(tmp_path / "out")]
     process = subprocess.Popen([*words, "--workers", "2"], cwd=here, env=ENV, stderr=subprocess.PIPE, text=True)
     while not list((tmp_path / "out").glob("*/*/state/step-*")):
@@ -160,7 +162,7 @@ def test_a_sweep_that_is_ended_leaves_no_worker_behind_and_goes_on(here, tmp_pat
     assert {run["state"] for run in runs} <= {"done", "kept"}
     trained = [name for name, event in events(tmp_path / "out") if event == "trained"]
     assert sorted(trained) == sorted(run["run"] for run in runs)
-    straight = fit(**{k: str(here / v) if k in ("model", "data", "dev") else v for k, v in RUN.items()},
+    straight = fit(**{k: str(here / v) if k in ("model", "data", "dev") else v for k, v in longer.items()},
                    seeds=[1], out=tmp_path / "straight")  # fmt: skip
     assert weights_equal(tmp_path / "out" / runs[0]["run"], straight.path)
 
