@@ -17,7 +17,6 @@ from crosslift.methods.adjust import Adjust
 from crosslift.methods.finetune import Finetune
 from crosslift.methods.finetune import Settings as FinetuneSettings
 from crosslift.models.load import load_encoder, load_model, load_tokenizer
-from crosslift.runs import continual
 from crosslift.runs.adjust import Pairing, adjust, anchor_rows, make_pairs, read_bitexts
 from crosslift.runs.continual import Continual, ContinualPlan, anchor_model
 from crosslift.runs.plan import Plan
@@ -75,7 +74,7 @@ def plans_of(kind, encoder, linked, max_tokens=10**6, batch_size=8, pairs=4, **s
     torch.manual_seed(5)
     for parameter in model.parameters():
         parameter.data += 0.05 * torch.randn_like(parameter)
-    plan = ContinualPlan(plain, Adjust(own, found, anchors, tokenizer.pad_token_id), pairs, one_pass=True)
+    plan = ContinualPlan(plain, Adjust(own, found, anchors, tokenizer.pad_token_id), pairs, cheap=10**6)
     return plain, plan, model.eval()
 
 
@@ -93,12 +92,11 @@ def step_of(plan, model, world=1, step=0):
 
 @pytest.mark.parametrize("kind", list(MAKERS))
 @pytest.mark.parametrize("family", FAMILIES)
-def test_one_pass_gives_what_two_passes_give(family, kind, linked, tmp_path, monkeypatch):
+def test_one_pass_gives_what_two_passes_give(family, kind, linked, tmp_path):
     folder = save_encoder(tmp_path / family, family)
     plain, plan, model = plans_of(kind, folder, linked, adjustment_preset="released")
-    monkeypatch.setattr(continual, "cheap_to_join", lambda one, other: True)
     joined, gradient = step_of(plan, model)
-    monkeypatch.setattr(continual, "cheap_to_join", lambda one, other: False)
+    plan.cheap = None
     apart, other = step_of(plan, model)
     alone, _ = step_of(plain, model)
     assert joined == pytest.approx(apart, rel=1e-3, abs=1e-5)
@@ -118,6 +116,7 @@ def test_micro_batches_and_processes_change_neither_loss_nor_gradient(world, bat
 
 def test_longer_padding_of_pairs_changes_neither_loss_nor_gradient(encoder, linked):
     _, plan, model = plans_of("tagging", encoder, linked)
+    plan.cheap = None
     whole, gradient = step_of(plan, model)
     plan.multiple = 32
     longer, other = step_of(plan, model)
@@ -136,10 +135,29 @@ def test_every_pair_comes_once_before_any_comes_again(encoder, linked):
     assert any(plan.pairs(k).tolist() != plan.pairs(k + 5).tolist() for k in range(5))
 
 
-def test_joining_is_cheap_only_where_little_is_padded():
-    short, long = torch.zeros(8, 16), torch.zeros(8, 128)
-    assert continual.cheap_to_join(short, short)
-    assert not continual.cheap_to_join(short, long)
+@pytest.mark.parametrize("kind", list(MAKERS))
+def test_rows_share_a_pass_at_one_length_where_that_pads_little(kind, encoder, linked):
+    def first(step, cheap):
+        plan.cheap = cheap
+        return next(iter(plan.batches(step, 0, 1)))[0]
+
+    plain, plan, _ = plans_of(kind, encoder, linked)
+    names = ("input_ids", "pairs/input_ids")
+    step = next(k for k in range(10) if len({first(k, None)[name].shape[1] for name in names}) == 2)
+    apart, joined = first(step, None), first(step, 10**6)
+    longest = max(apart[name].shape[1] for name in names)
+    (alone, _), *_ = plain.batches(step, 0, 1)
+    grids = [name for name in (*alone, "pairs/input_ids", "pairs/attention_mask") if joined[name].ndim == 2]
+    assert {joined[name].shape[1] for name in grids} == {longest}
+    # What was there is there, and what is new does not count.
+    for name in grids:
+        assert torch.equal(joined[name][:, : apart[name].shape[1]], apart[name])
+    for name in ("attention_mask", "pairs/attention_mask"):
+        assert joined[name].sum() == apart[name].sum()
+    assert kind != "tagging" or (joined["labels"] != -100).sum() == (apart["labels"] != -100).sum()
+    padding = sum(longest * len(apart[name]) - apart[name].numel() for name in names)
+    assert first(step, padding)["input_ids"].shape[1] == longest
+    assert first(step, padding - 1)["input_ids"].shape == apart["input_ids"].shape
 
 
 def test_the_anchor_of_an_adjusted_model_is_its_original_unless_said_otherwise(encoder, linked, tmp_path):

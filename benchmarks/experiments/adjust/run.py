@@ -155,8 +155,10 @@ def looped(model: Any, plan: Any, optimisation: Any, seed: int) -> float:  # noq
 
 def learn(job: Job, arguments: argparse.Namespace) -> dict[str, Any]:
     """Learn a task from an encoder, and score it."""
+    import torch
+
     from crosslift.models.load import load_model
-    from crosslift.runs.continual import Continual, ContinualPlan
+    from crosslift.runs.continual import Continual, ContinualPlan, padding_on
     from crosslift.runs.plan import Plan
     from crosslift.runs.settings import Optimisation
 
@@ -169,7 +171,7 @@ def learn(job: Job, arguments: argparse.Namespace) -> dict[str, Any]:
     if preset:
         settings = Continual(adjustment_preset=preset).adjust()  # type: ignore[arg-type]
         pairs = adjustment(job, base, settings, arguments)
-        plan = ContinualPlan(plan, pairs, CONTINUAL_BATCH, one_pass=True, multiple=32 if device() == "cuda" else 8)
+        plan = ContinualPlan(plan, pairs, CONTINUAL_BATCH, *padding_on(torch.device(device()), 512))
     before = job.start()
     start = base if adjusted is None or before is None else str(home_of(before, arguments))
     model = load_model(start, task, head_seed=job.seed)

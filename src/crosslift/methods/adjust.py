@@ -150,7 +150,7 @@ class Adjust:
         """Return the links of each pair, over which the pull is a mean."""
         return np.diff(self.pairs.links.starts)[rows]
 
-    def batch(self, rows: NDArray[np.int64], step: int, multiple: int = 8) -> dict[str, Tensor]:
+    def batch(self, rows: NDArray[np.int64], step: int) -> dict[str, Tensor]:
         """Return the padded batch of some pairs; nothing is drawn, so the step does not matter.
 
         Everything is as wide as the longest sentence, so that batches have few shapes.
@@ -158,7 +158,6 @@ class Adjust:
         Args:
             rows: Which pairs.
             step: Of the run.
-            multiple: Lengths are filled up to a multiple of this; the larger, the fewer shapes there are.
 
         Returns:
             `input_ids` and `attention_mask` (2 · pairs, length), source sentences above their translations;
@@ -167,7 +166,7 @@ class Adjust:
         """
         source, target, links = self.pairs.source, self.pairs.target, self.pairs.links.select(rows)
         most = max(1, int(np.diff(links.starts).max()))
-        batch = paired_rows(source, target, rows, self.pad_id, words=most, multiple=multiple)
+        batch = paired_rows(source, target, rows, self.pad_id, words=most)
         width = batch["word_first"].shape[1]
         for name, words in (("link_source", links.source), ("link_target", links.target)):
             batch[name] = Ragged(words.astype(np.int64), links.starts).pad(np.arange(len(rows)), width, -1)
@@ -209,16 +208,16 @@ def _words(vectors: Tensor, which: Tensor) -> Tensor:
 
 
 def paired_rows(
-    source: Side, target: Side, rows: NDArray[np.int64], pad_id: int, words: int = 1, multiple: int = 8
+    source: Side, target: Side, rows: NDArray[np.int64], pad_id: int, words: int = 1
 ) -> dict[str, NDArray[np.int64]]:
     """Return both sides of some pairs as one padded batch, with room for so many words; see `Adjust.batch`."""
     sides = (source, target)
     lengths = [side.ids.lengths()[rows] for side in sides]
-    longest = -(-int(max(part.max() for part in lengths)) // multiple) * multiple
+    longest = -(-int(max(part.max() for part in lengths)) // 8) * 8
     ids = np.concatenate([side.ids.pad(rows, longest, pad_id) for side in sides])
     maps = [side.words.pad(rows) for side in sides]
     most = max(words, *(first.shape[1] for first, _ in maps))
-    width = max(longest, -(-most // multiple) * multiple)
+    width = max(longest, -(-most // 8) * 8)
     first, stop = (
         np.concatenate([np.pad(part[k], ((0, 0), (0, width - part[k].shape[1])), constant_values=-1) for part in maps])
         for k in (0, 1)

@@ -3,7 +3,8 @@
     L = L_task + α · pull + β · anchor
 
 Where the method runs the model once and plainly, task rows and sentence pairs share that pass if padding them to one
-length costs less than a pass of its own: on a GPU a pass over a small batch takes as long as launching it does.
+length costs less than a pass of its own: on a GPU a pass over a small batch takes as long as launching it does. One
+length for both also means few shapes of batches, which a GPU can record.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from crosslift.runs.folder import RunFolder
 from crosslift.runs.plan import Plan
 from crosslift.runs.replay import Batch
 from crosslift.runs.settings import Execution
+from crosslift.tasks.encoded import IGNORED
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -48,11 +50,22 @@ ONE_PASS = ("finetune",)
 """Methods that call the model once with nothing but the batch."""
 
 _MARK = "pairs/"
-# Padding, in tokens, that costs about what a pass of its own does.
-_CHEAP = {"cuda": 4096, "cpu": 64}
-# Lengths of pairs are filled up to a multiple of this. Every length of the task meets every length of the pairs, and
-# a GPU replays a shape only after it has come twice: of 938 steps on MNLI, 75% with multiples of 8, 90% with these.
+# Padding, in tokens, that costs about what a pass of its own does: on an H200 6 ms at BERT's size, 1.8 µs a token.
+_CHEAP = {"cuda": 3072, "cpu": 64}
+# In a pass of their own, lengths of pairs are filled up to a multiple of this: every length of the task meets every
+# length of the pairs, and a GPU replays a shape only after it has come twice.
 _MULTIPLE = {"cuda": 32, "cpu": 8}
+_NOTHING = {
+    "attention_mask": 0,
+    "token_type_ids": 0,
+    "labels": IGNORED,
+    "word_first": -1,
+    "word_stop": -1,
+    "link_source": -1,
+    "link_target": -1,
+    "anchor": 0,
+}
+"""What stands where a row of a batch has ended."""
 
 
 @dataclass(frozen=True)
@@ -158,16 +171,23 @@ class Adjustment:
         pairs = make_pairs(self.sets, tokenizer, own, self.pairing, plan.seed)
         anchors = anchor_rows(load_encoder(name).to(device), tokenizer, pairs, own, execution)
         adjust = Adjust(own, pairs, anchors, int(tokenizer.pad_token_id))
-        multiple = _MULTIPLE.get(device.type, 8)
-        if tokenizer.model_max_length % multiple:  # padding must not run past the last position
-            multiple = 8
-        joined = ContinualPlan(plan, adjust, self.settings.adjustment_batch, method in ONE_PASS, multiple)
+        cheap, multiple = padding_on(device, tokenizer.model_max_length)
+        joined = ContinualPlan(
+            plan, adjust, self.settings.adjustment_batch, cheap if method in ONE_PASS else None, multiple
+        )
         return joined, [*describe_pairs(pairs), f"anchor    {name}"]
 
 
 def read_adjustment(bitext: Bitexts, source: str, settings: Continual, pairing: Pairing) -> Adjustment:
     """Read the sentence pairs; broken files are refused here, before anything is trained."""
     return Adjustment(read_bitexts(bitext, source, pairing), settings, pairing)
+
+
+def padding_on(device: torch.device, longest: int) -> tuple[int, int]:
+    """Return `cheap` and `multiple` of a `ContinualPlan` for a device and a model of so many positions."""
+    multiple = _MULTIPLE.get(device.type, 8)
+    # Padding must not run past the last position.
+    return _CHEAP.get(device.type, 0), 8 if longest % multiple else multiple
 
 
 def anchor_model(asked: str, model: str) -> str:
@@ -191,14 +211,17 @@ class ContinualPlan(Plan):
         plan: The method's own plan.
         adjust: The pairs.
         batch_pairs: Pairs per step.
-        one_pass: Whether the method calls the model once and plainly, so that pairs may share the pass.
-        multiple: Lengths of pairs are filled up to a multiple of this.
+        cheap: Padding, in tokens, up to which pairs share the task's pass, all rows filled up to one length; `None`:
+            they never do, for methods that do more than to call the model once.
+        multiple: In a pass of their own, lengths of pairs are filled up to a multiple of this.
     """
 
-    def __init__(self, plan: Plan, adjust: Adjust, batch_pairs: int, one_pass: bool, multiple: int = 8) -> None:
+    def __init__(
+        self, plan: Plan, adjust: Adjust, batch_pairs: int, cheap: int | None = None, multiple: int = 8
+    ) -> None:
         vars(self).update(vars(plan))
-        self.adjust, self.batch_pairs, self.one_pass = adjust, min(batch_pairs, len(adjust.lengths)), one_pass
-        self.multiple = multiple
+        self.adjust, self.batch_pairs = adjust, min(batch_pairs, len(adjust.lengths))
+        self.cheap, self.multiple = cheap, multiple
         self._pairs: tuple[int, list[np.ndarray]] = (-1, [])
 
     def pairs(self, step: int) -> np.ndarray:
@@ -220,12 +243,22 @@ class ContinualPlan(Plan):
         for batch, share in super().batches(step, rank, world):
             if own and share:
                 rows = own.pop()
-                added = self.adjust.batch(rows, step, self.multiple)
+                batch, added = self._fitted(batch, self.adjust.batch(rows, step))
                 # The loop weighs everything by the task's share; each of these terms has its own.
                 added["pull_scale"] = torch.tensor(float(self.adjust.units(rows).sum() / units / share))
                 added["anchor_scale"] = torch.tensor(float(self.adjust.words[rows].sum() / words / share))
                 batch = batch | {_MARK + name: tensor for name, tensor in added.items()}
             yield batch, share
+
+    def _fitted(self, task: Batch, pairs: Batch) -> tuple[Batch, Batch]:
+        """Fill up task rows and pairs to one length if they are to share a pass, else only the pairs."""
+        parts = task["input_ids"], pairs["input_ids"]
+        longest = max(ids.shape[1] for ids in parts)
+        padding = sum(longest * len(ids) - ids.numel() for ids in parts)
+        if self.cheap is not None and padding <= self.cheap:
+            return _filled(task, longest, self.adjust.pad_id), _filled(pairs, longest, self.adjust.pad_id)
+        length = -(-pairs["input_ids"].shape[1] // self.multiple) * self.multiple
+        return task, _filled(pairs, length, self.adjust.pad_id)
 
     def loss(self, model: nn.Module, batch: Batch) -> dict[str, Tensor]:
         """Return the method's terms, and pull and anchor where the batch has pairs."""
@@ -233,8 +266,8 @@ class ContinualPlan(Plan):
         task = {name: tensor for name, tensor in batch.items() if not name.startswith(_MARK)}
         if not pairs:
             return self.method.loss(model, task)
-        if self.one_pass and cheap_to_join(task["input_ids"], pairs["input_ids"]):
-            both = JoinedPass(model, pairs, self.adjust.settings.layer, self.adjust.pad_id)
+        if self.cheap is not None and task["input_ids"].shape[1] == pairs["input_ids"].shape[1]:
+            both = JoinedPass(model, pairs, self.adjust.settings.layer)
             terms = self.method.loss(both, task)  # type: ignore[arg-type]
             found = self.adjust.terms(both.hidden, pairs)
         else:
@@ -245,11 +278,16 @@ class ContinualPlan(Plan):
         return {**terms, **scaled}
 
 
-def cheap_to_join(one: Tensor, other: Tensor) -> bool:
-    """Whether padding two batches of ids (rows, length) to one length costs less than a second pass."""
-    longest = max(one.shape[1], other.shape[1])
-    padding = longest * (len(one) + len(other)) - one.numel() - other.numel()
-    return padding <= _CHEAP.get(one.device.type, _CHEAP["cuda"])
+def _filled(batch: Batch, length: int, pad_id: int) -> Batch:
+    """Return a batch whose rows (rows, length, …) are at least so long."""
+    found = {}
+    for name, tensor in batch.items():
+        missing = length - tensor.shape[1] if tensor.ndim > 1 else 0
+        if missing > 0:
+            nothing = pad_id if name == "input_ids" else _NOTHING[name]
+            tensor = pad(tensor, (*(0, 0) * (tensor.ndim - 2), 0, missing), value=nothing)
+        found[name] = tensor
+    return found
 
 
 class JoinedPass:
@@ -257,37 +295,26 @@ class JoinedPass:
 
     Args:
         model: A task model, plain or wrapped for several processes.
-        pairs: `input_ids` and `attention_mask` of the pairs.
+        pairs: `input_ids` and `attention_mask` of the pairs, as long as the rows.
         layer: Whose hidden states; `None`: the last one.
-        pad_id: The tokenizer's padding: some families count positions by it.
     """
 
-    def __init__(self, model: nn.Module, pairs: Batch, layer: int | None, pad_id: int) -> None:
-        self.model, self.pairs, self.layer, self.pad_id = model, pairs, layer, pad_id
+    def __init__(self, model: nn.Module, pairs: Batch, layer: int | None) -> None:
+        self.model, self.pairs, self.layer = model, pairs, layer
         plain: Any = getattr(model, "module", model)
         self.config = plain.config
         self.hidden: Tensor
 
     def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
         """Return the model's outputs for the given rows alone."""
-        rows, length = inputs["input_ids"].shape
+        rows = len(inputs["input_ids"])
         below = {name: self.pairs[name] for name in ("input_ids", "attention_mask")}
         if "token_type_ids" in inputs:
             below["token_type_ids"] = torch.zeros_like(below["input_ids"])
-        longest = max(length, below["input_ids"].shape[1])
-        both = {
-            name: torch.cat([self._to(name, part, longest) for part in (tensor, below[name])])
-            for name, tensor in inputs.items()
-        }
+        both = {name: torch.cat([tensor, below[name]]) for name, tensor in inputs.items()}
         outputs = self.model(**both, output_hidden_states=True)
         states = outputs["hidden_states"]
         if self.layer is not None and self.layer >= len(states):
             raise BadInput(f"--adjustment-layer {self.layer}: this model has {len(states) - 1} layers.")
-        hidden: Tensor = states[-1 if self.layer is None else self.layer][rows:]
-        self.hidden = hidden[:, : below["input_ids"].shape[1]]
-        logits = {name: outputs[name][:rows] for name in outputs if name.endswith("logits")}
-        # Tagging and question answering have an output per token.
-        return {name: part[:, :length] if part.ndim == 3 or name != "logits" else part for name, part in logits.items()}
-
-    def _to(self, name: str, tensor: Tensor, length: int) -> Tensor:
-        return pad(tensor, (0, length - tensor.shape[1]), value=self.pad_id if name == "input_ids" else 0)
+        self.hidden = states[-1 if self.layer is None else self.layer][rows:]
+        return {name: outputs[name][:rows] for name in outputs if name.endswith("logits")}

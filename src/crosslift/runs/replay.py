@@ -86,8 +86,17 @@ class Replay:
             self.refused = str(error).partition("\n")[0]
             with suppress(RuntimeError):
                 graph.capture_end()
+            _forget_recording(share)
             return None
         return _Recorded(graph, inputs, share, terms)
+
+
+def _forget_recording(scalar: Tensor) -> None:
+    """Record something that succeeds: after a failure the random numbers would believe in a recording for ever."""
+    graph = torch.cuda.CUDAGraph()
+    graph.capture_begin()
+    scalar.add_(0)  # an empty recording is warned about
+    graph.capture_end()
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
