@@ -242,6 +242,11 @@ def speed(arguments: argparse.Namespace, device: torch.device, found: dict[str, 
 
     pieces = [batch(own, length, multi.config.vocab_size, mono.config.vocab_size, 0.15, device)] * (rows // own)
     measure("ours", lambda _: lean_step_on([(part, own / rows) for part in pieces]), given)
+    if arguments.profile:
+        with torch.profiler.profile() as profile:
+            lean_step_on([(part, own / rows) for part in pieces])
+        table = profile.key_averages().table(sort_by="self_device_time_total", row_limit=30, max_name_column_width=90)
+        arguments.profile.write_text(table)
 
     with tempfile.TemporaryDirectory() as scratch:
         feed = real_work(arguments, settings, Path(scratch), device, rows, own * length)
@@ -352,6 +357,7 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="English text for the generator; default: made-up words")
     parser.add_argument("--lines", type=int, default=40_000, help="lines of the text that are used")
     parser.add_argument("--eager", action="store_true", help="do not compile")
+    parser.add_argument("--profile", type=Path, help="where to write which kernels take how long")
     parser.add_argument("--generator", action="store_true", help="only the HMLM generator, on one CPU core")
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--out", type=Path)
