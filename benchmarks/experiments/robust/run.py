@@ -98,6 +98,14 @@ def examples(name: str, language: str, split: str, limit: int | None) -> Any:  #
     return found.take(limit) if limit else found
 
 
+@cache
+def encoded(data: str, language: str, limit: int | None, model: str, task: Any) -> Any:  # noqa: ANN401
+    """Tokenise a test set once per process: all systems read the same pieces."""
+    import crosslift as xl
+
+    return task.encode(examples(data, language, "test", limit).unlabelled(), xl.load_tokenizer(model))
+
+
 def job(task: str, source: str, system: str, seed: int, arguments: argparse.Namespace) -> dict[str, Any]:
     """Train and score one system; return its row of the JSON."""
     import torch
@@ -138,7 +146,7 @@ def scored(run: Any, data: str, source: str, name: str, arguments: argparse.Name
 
     from crosslift.data import languages_of
     from crosslift.models.load import load_model, load_tokenizer, model_labels
-    from crosslift.runs.evaluate import predict_examples
+    from crosslift.runs.evaluate import run_model
     from crosslift.runs.predictions import make_task
 
     (folder,) = run.folders
@@ -155,8 +163,10 @@ def scored(run: Any, data: str, source: str, name: str, arguments: argparse.Name
             task = make_task(texts.kind, model_labels(str(folder.model)), **options)
             device = "cuda" if torch.cuda.is_available() else "cpu"
             model = load_model(str(folder.model), task).to(device)
-            tokenizer = load_tokenizer(str(folder.model))
-        main = next(iter(task.metrics(texts, predict_examples(model, tokenizer, task, texts)).values()))
+            pad_id = int(load_tokenizer(arguments.model).pad_token_id)
+        rows = encoded(data, language, arguments.limit, arguments.model, task)
+        predictions = task.decode(run_model(model, task, rows, pad_id), rows, texts)
+        main = next(iter(task.metrics(texts, predictions).values()))
         row["metric"] = main.name
         row["scores"][language] = round(main.value, 2)
         arrays[language] = main.stats.astype(np.float32)

@@ -11,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -144,6 +145,7 @@ def neighbours(words: Sequence[str], vectors: NDArray[np.floating], count: int =
     return found
 
 
+@lru_cache(maxsize=2**17)  # a word is a synonym of many
 def is_protected(word: str) -> bool:
     """Say whether replacing the word would turn the meaning over: a negation, or a number."""
     lower = word.lower()

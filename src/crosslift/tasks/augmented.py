@@ -19,6 +19,7 @@ from crosslift.data.examples import Examples, Spans
 from crosslift.data.words import WordMaps, token_spans, word_maps
 from crosslift.errors import BadInput
 from crosslift.tasks import encoded as enc
+from crosslift.tasks.classification import Classification
 from crosslift.tasks.encoded import Encoded
 
 if TYPE_CHECKING:
@@ -84,9 +85,9 @@ class Augmented:
     ) -> None:
         self.settings, self.task, self.tokenizer, self.examples = settings, task, tokenizer, examples
         self.pad_id = int(cast("int", tokenizer.pad_token_id))
-        self.encoded = task.encode(examples, tokenizer)
         self.source = augment.Source(settings, examples)
         encoding = _tokenized(task, tokenizer, examples)
+        self.encoded = _encoded(task, tokenizer, examples, encoding)
         self.places = word_places(tokenizer, encoding, self.source.spans, self.encoded)
         self.seed = 0
 
@@ -108,12 +109,7 @@ class Augmented:
         example = self.encoded.example_of[rows].astype(np.int64)
         new, spans = self.draw(example, step)
         encoding = _tokenized(self.task, self.tokenizer, new)
-        if self.task.kind == "classification":
-            # Tokenised once: rows are examples, and labels are those of x.
-            targets = {name: cast("Rows", values)[rows] for name, values in self.encoded.targets.items()}
-            encoded = Encoded(enc.model_inputs(encoding), np.arange(len(rows), dtype=np.int32), targets)
-        else:
-            encoded = self.task.encode(new, self.tokenizer)
+        encoded = _encoded(self.task, self.tokenizer, new, encoding)
         starts = np.searchsorted(encoded.example_of, np.arange(len(rows) + 1))
         # A long example is several rows, in x and in xᵃ: the same piece of it, or its last one.
         piece = rows - np.searchsorted(self.encoded.example_of, example)
@@ -163,6 +159,11 @@ def _tokenized(task: Task, tokenizer: PreTrainedTokenizerBase, examples: Example
         return_offsets_mapping=True,
         **options,
     )
+
+
+def _encoded(task: Task, tokenizer: PreTrainedTokenizerBase, examples: Examples, encoding: BatchEncoding) -> Encoded:
+    """Return examples as rows; where rows are whole examples, they are not tokenised again."""
+    return task.encoded(encoding, examples) if isinstance(task, Classification) else task.encode(examples, tokenizer)
 
 
 def word_places(

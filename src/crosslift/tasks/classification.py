@@ -15,7 +15,7 @@ from crosslift.tasks.encoded import IGNORED, Encoded, Kept, Prediction, Rows
 from crosslift.tasks.metrics import Metric, accuracy, macro_f1
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import BatchEncoding, PreTrainedTokenizerBase
 
     from crosslift.data.examples import Examples
 
@@ -39,6 +39,10 @@ class Classification:
         encoding = enc.tokenize(
             tokenizer, examples.texts, examples.pairs, max_length=self.max_length, truncation="longest_first"
         )
+        return self.encoded(encoding, examples)
+
+    def encoded(self, encoding: BatchEncoding, examples: Examples) -> Encoded:
+        """Return a set that is tokenised already."""
         targets = {}
         if examples.labels is not None:
             labels = np.full(len(examples), IGNORED, dtype=np.int64)
