@@ -207,9 +207,27 @@ def test_bad_input_is_one_line_and_leaves_no_file(words, said, runs, tmp_path, c
     assert not (tmp_path / "r.html").exists()
 
 
-def test_measurements_in_the_run_folder_get_their_charts(runs, tmp_path):
+def measured_igap():
     checkpoints = (Checkpoint(1, 1e-5, 10, 0, {"de": 12}), Checkpoint(2, 1e-5, 10, 0, {"de": 14}))
-    igap = IgapResult({"mini": Errors("mini", "en", ("de",), 100, checkpoints)}, (Band(0.0, 0.01),)).to_dict()
+    return IgapResult({"mini": Errors("mini", "en", ("de",), 100, checkpoints)}, (Band(0.0, 0.01),)).to_dict()
+
+
+def test_a_folder_of_measurements_alone_has_a_page(tmp_path):
+    folder = tmp_path / "gaps"
+    folder.mkdir()
+    with pytest.raises(BadInput, match="gaps is not a run folder"):
+        gather([folder])
+    (folder / "igap.json").write_text(json.dumps(measured_igap()))
+    page, text = (render(gather([folder]), format) for format in ("html", "md"))
+    assert "<h1><bdi>Measured: gaps</bdi></h1>" in page
+    assert "German, mini: 13.0 (11.6 to 14.4)" in page
+    assert "## Interlingual transfer gap, training error 0 to 0.01" in text
+    for lacking in ("What it cost", "Nothing has been evaluated", "scorer"):
+        assert lacking not in page + text
+
+
+def test_measurements_in_the_run_folder_get_their_charts(runs, tmp_path):
+    igap = measured_igap()
     cosine = Separation(91.5, 30.0, 0.8, 0.2, [0, 0.5, 1], [0.1, 0.9], [0.8, 0.2])
     encoder = EncoderAlignment(cosine, cosine, {1: 2.0}, 50.0, 10, 5)
     alignment = AlignmentReport({"mini": encoder}, "pairs.tsv", "de").to_dict()

@@ -9,7 +9,9 @@ from crosslift.cli.options import Json, show_json
 
 
 def report(
-    runs: Annotated[list[str], typer.Argument(help="Evaluated run folders, or the folder of a sweep or a transfer.")],
+    runs: Annotated[
+        list[str], typer.Argument(help="Evaluated run folders, or the folder of a sweep, a transfer or a measurement.")
+    ],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The file (default: report.html).")] = None,
     format_: Annotated[str | None, typer.Option("--format", "-f", help="html or md (default: by the file).")] = None,
     baseline: Annotated[str | None, typer.Option(help="What the others are compared with.")] = None,

@@ -118,39 +118,42 @@ def gather(
     """Read what a report needs from run folders.
 
     Args:
-        runs: Run folders, groups of seeds, or folders of sweeps and transfers.
+        runs: Run folders, groups of seeds, folders of sweeps and transfers, or of what `crosslift measure` wrote.
         baseline: Which system the others are compared with, by its name in the report; default: the first
             `finetune`, else the first.
         data: Show this evaluation alone; default: all.
         title: Default: from methods and data.
     """
-    systems = _systems(runs)
+    alone = [run for run in map(Path, runs) if not find_runs(run) and _measured(run)]
+    systems = _systems([run for run in runs if Path(run) not in alone])
     names = [system.name for system in systems]
     if baseline is not None and baseline not in names:
         raise BadInput(f'No system is called "{baseline}".{nearest(baseline, names)}', f"There is {', '.join(names)}.")
-    plain = next((system.name for system in systems if system.config.get("method") == "finetune"), names[0])
+    plain = next(
+        (system.name for system in systems if system.config.get("method") == "finetune"), names[0] if names else ""
+    )
     known = list(dict.fromkeys(name for system in systems for f in system.folders for name in f.results()))
     if data is not None and data not in known:
         raise BadInput(f'Nothing was evaluated on "{data}".{nearest(data, known)}', f"There is {', '.join(known)}.")
     evaluations = [_evaluation(systems, name, baseline or plain) for name in ([data] if data else known)]
-    measured = {
-        system.name: {
-            file.stem: read_json(file) for kind in MEASURED for file in sorted(system.path.glob(f"{kind}*.json"))
-        }
-        for system in systems
-    }
+    measured = {system.name: _measured(system.path) for system in systems} | {str(run): _measured(run) for run in alone}
     words = ["crosslift", "report", *map(str, runs)]
     words += ["--baseline", baseline] if baseline else []
     words += ["--data", data] if data else []
     return Content(
-        title=title or _title(systems),
+        title=title or (_title(systems) if systems else f"Measured: {', '.join(run.name for run in alone)}"),
         systems=systems,
         baseline=baseline or plain,
         evaluations=evaluations,
-        measured={name: cast("Json", found) for name, found in measured.items() if found},
+        measured={name: found for name, found in measured.items() if found},
         command=shlex.join(words),
         choice=next((read_choice(Path(run)) for run in runs if (Path(run) / FILE).exists()), None),
     )
+
+
+def _measured(path: Path) -> Json:
+    """Return what `crosslift measure` wrote into a folder: file name -> content."""
+    return {file.stem: read_json(file) for kind in MEASURED for file in sorted(path.glob(f"{kind}*.json"))}
 
 
 def _systems(runs: Sequence[str | Path]) -> list[System]:

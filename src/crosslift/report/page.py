@@ -86,7 +86,7 @@ def report(
     """Write the report of some runs: scores, how sure we are, where it fails, what it cost, how to repeat it.
 
     Args:
-        runs: Evaluated run folders, groups of seeds, or folders of sweeps and transfers.
+        runs: Evaluated run folders, groups of seeds, folders of sweeps and transfers, or of what `measure` wrote.
         out: The file.
         format: `html` or `md`; default: by the file's ending.
         baseline: Which system the others are compared with; default: the first `finetune`, else the first.
