@@ -1,6 +1,6 @@
 """Paired tests, markdown and heat maps of `run.py`'s results.
 
-    python benchmarks/experiments/distill/table.py distill.json [--pictures DIR] > distill.md
+    python benchmarks/experiments/distill/table.py benchmarks/results/distill-table.json [--pictures DIR] > distill.md
 
 Where the per-example statistics lie beside the JSON, the tests are made and written into it ("comparisons"); everything
 else comes from the JSON alone. Two systems are compared over the languages and seeds that both have: examples are the
@@ -11,117 +11,51 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-import numpy as np
-from jobs import ARCHITECTURES, MAIN, SETS, SHARED
-from run import row_key
+from jobs import ARCHITECTURES, GRID, MAIN, SETS, SHARED
+from paired import compared
+from systems import (
+    NAMES,
+    Rows,
+    System,
+    bridge_of,
+    by_system,
+    drop,
+    languages_of,
+    mean_by_seed,
+    scores,
+    seeds_of,
+    sets_of,
+    step,
+    student_of,
+    title,
+)
 from work import statistics
 
-from crosslift.measure.scores import over_languages, over_seeds
-from crosslift.measure.significance import format_p, holm, permutation_test
+from crosslift.measure.significance import format_p
 from crosslift.reproduce.charts.heat import heat_panel
 from crosslift.reproduce.charts.sheet import sheet
-from crosslift.tasks.metrics import Metric, accuracy, entity_f1
 
-LIKE = {metric.name: metric for metric in (accuracy(["a"], ["a"]), entity_f1([["B-X"]], [["B-X"]]))}
-
-System = tuple[str, str, str, str, str, bool]
-"""Role, source, bridge, variant, student, augmented."""
-Rows = dict[System, dict[tuple[str, int], dict[str, Any]]]
-"""System -> (language, seed) -> row of the JSON; a model that is scored in many languages stands under each."""
-
-
-def by_system(jobs: list[dict[str, Any]], name: str) -> Rows:
-    """Return the rows of a set by system."""
-    found: Rows = {}
-    for row in jobs:
-        job = row_key(row)
-        if job.set == name:
-            system = (job.role, job.source, job.bridge, job.variant, job.student, job.augmented)
-            for language in row["scores"]:
-                found.setdefault(system, {})[language, job.seed] = row
-    return found
+TITLES = {
+    "massive-intent": "MASSIVE intents",
+    "massive-slots": "MASSIVE slots",
+    "sib200": "SIB-200 topics",
+    "xsid-intent": "xSID intents",
+    "xsid-slots": "xSID slots",
+    "panx": "PAN-X",
+}
+METRICS = {"accuracy": "accuracy", "entity_f1": "entity F1"}
+ORDER = ("source", "bridge", "student", "translate-test", "translate-train", "gold")
+KINDS = [student_of(x) for x in ARCHITECTURES]
 
 
-def scores(rows: Rows, system: System, language: str) -> list[float]:
-    """Return one score per seed."""
-    found = rows.get(system, {})
-    return [row["scores"][x] for (x, _), row in sorted(found.items()) if x == language]
-
-
-def mean_by_seed(rows: Rows, system: System, languages: list[str]) -> dict[int, float]:
-    """Return the mean over languages of each seed that has all of them."""
-    found = rows.get(system, {})
-    seeds = sorted({seed for _, seed in found})
-    whole = [seed for seed in seeds if languages and all((x, seed) in found for x in languages)]
-    return {seed: fmean(found[x, seed]["scores"][x] for x in languages) for seed in whole}
-
-
-def teacher(system: System) -> System | None:
-    """Return the system that a step starts from."""
-    role, source, bridge, variant, *_ = system
-    if role == "student":
-        return ("bridge", source, bridge, variant, "", False)
-    return ("source", source, "", "", "", False) if role == "bridge" else None
-
-
-def languages_of(rows: Rows, system: System, name: str) -> list[str]:
-    """Return the target languages that a system has been scored in."""
-    there = {language for language, _ in rows.get(system, {})}
-    return [language for language in SETS[name].targets if language in there]
-
-
-def title(system: System) -> str:
-    """Return a system in words."""
-    role, source, bridge, variant, student, augmented = system
-    if role == "source":
-        return f"labels shared: {source}" if source == SHARED else f"source: {source}"
-    if role == "gold":
-        return f"gold labels: {student}"
-    extra = ", ".join(x for x in (variant if variant != "plain" else "", "augmented" if augmented else "") if x)
-    if role in ("bridge", "student"):
-        chain = " → ".join(x for x in (source, bridge, student) if x)
-        return f"{role}: {chain}" + (f" ({extra})" if extra else "")
-    return f"{role}: {' → '.join(x for x in (source, student) if x)}"
-
-
-def drop(rows: Rows, system: System, name: str) -> tuple[float, float] | None:
-    """Return what a step costs in points, and how much of its teacher's score is kept (%).
-
-    A bridge is held against its source model in English, a student against its bridge in its language.
-    """
-    above = teacher(system)
-    if above is None:
-        return None
-    languages = ["en"] if system[0] == "bridge" else languages_of(rows, system, name)
-    ours, theirs = (mean_by_seed(rows, x, languages) for x in (system, above))
-    shared = sorted(set(ours) & set(theirs))
-    if not shared:
-        return None
-    after, before = fmean(ours[seed] for seed in shared), fmean(theirs[seed] for seed in shared)
-    return after - before, 100 * after / before if before else 0.0
-
-
-def main_table(rows: Rows, name: str) -> list[str]:
-    """Return one line per system: scores by language, their mean, and what its step costs."""
-    targets = list(SETS[name].targets)
-    lines = [
-        f"| system | en | {' | '.join(targets)} | mean | drop | kept | seeds |",
-        f"| --- |{' ---: |' * (len(targets) + 5)}",
-    ]
-    order = ("source", "bridge", "student", "translate-test", "translate-train", "gold")
-    for system in sorted(rows, key=lambda x: (order.index(x[0]), x[1] != MAIN, *x[1:])):
-        mean = list(mean_by_seed(rows, system, targets).values())
-        cost = drop(rows, system, name)
-        costs = [f"{cost[0]:+.1f}", f"{cost[1]:.0f}%"] if cost else ["", ""]
-        cells = [shown(scores(rows, system, language)) for language in ("en", *targets)]
-        seeds = len({seed for _, seed in rows[system]})
-        lines.append(f"| {' | '.join([title(system), *cells, shown(mean), *costs, str(seeds)])} |")
-    return lines
+def table(head: list[str], lines: list[list[str]], words: int = 1) -> list[str]:
+    """Return a table in markdown: so many columns of words, the others of numbers."""
+    rule = [*["---"] * words, *["---:"] * (len(head) - words)]
+    return [f"| {' | '.join(cells)} |" for cells in (head, rule, *lines)]
 
 
 def shown(values: list[float]) -> str:
@@ -131,127 +65,126 @@ def shown(values: list[float]) -> str:
     return f"{fmean(values):.1f}" + (f" ± {stdev(values):.1f}" if len(values) > 1 else "")
 
 
-def pairs(rows: Rows) -> Iterator[tuple[System, System]]:
-    """Return which systems are held against which: every way of teaching a student against the plain one."""
-    first = next((x[2] for x in rows if x[0] == "student" and x[3] == "balanced"), None)
-    first = first or next((x[2] for x in rows if x[0] == "student"), "")
-    for student in ARCHITECTURES:
-        plain: System = ("student", MAIN, first, "plain", student, False)
-        if plain not in rows:
-            continue
-        others = [x for x in rows if x[0] == "student" and x[1] == MAIN and x[4] == student and x != plain]
-        yield from ((other, plain) for other in sorted(others))
-        yield plain, ("bridge", MAIN, first, "plain", "", False)
-        if student == MAIN:
-            for baseline in ("translate-test", "translate-train", "gold"):
-                other = next((x for x in rows if x[0] == baseline and x[1] != SHARED), None)
-                if other:
-                    yield plain, other
-    zero_shot: System = ("source", SHARED, "", "", "", False)
-    yield from ((x, zero_shot) for x in sorted(rows) if x[0].startswith("translate") and x[1] == SHARED)
+def signed(value: float) -> str:
+    """Return a difference; one that rounds to zero has no minus."""
+    return f"{round(value, 1) + 0.0:+.1f}"
 
 
-def compared(jobs: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
-    """Test the pairs of every set; one entry each."""
-    found = []
-    for name in sets_of(jobs):
-        rows = by_system(jobs, name)
-        with np.load(folder / f"{name}.ids.npz") as file:
-            ids = {language: file[language].tolist() for language in file.files}
-        entries = []
-        for ours, theirs in pairs(rows):
-            seeds: dict[str, list[int]] = {}
-            for language, seed in sorted(set(rows[ours]) & set(rows.get(theirs, {}))):
-                if language in SETS[name].targets:
-                    seeds.setdefault(language, []).append(seed)
-            if not seeds:
-                continue
-            sides = [
-                over_languages(
-                    [
-                        over_seeds([metric(rows[x][lang, seed], lang, folder) for seed in s])
-                        for lang, s in seeds.items()
-                    ],
-                    [ids[language] for language in seeds],
-                )
-                for x in (ours, theirs)
-            ]
-            test = permutation_test(*sides, samples=2000)
-            entry = {"set": name, "system": title(ours), "against": title(theirs), "languages": list(seeds)}
-            entry |= {"seeds": max(map(len, seeds.values())), "p": round(test.p_value, 5)}
-            entry |= {k: round(float(getattr(test, k)), 3) for k in ("difference", "low", "high")}
-            entries.append(entry)
-        for entry, p in zip(entries, holm([entry["p"] for entry in entries]), strict=True):
-            entry["p_holm"] = round(p, 5)
-        found += entries
-    return found
+def in_order(systems: Rows) -> list[System]:
+    """Return the systems as a reader meets them: by role, the usual source first, the plain way first."""
+    teaching = ("", "plain", "balanced", "human")
+    place = {"": 0, **{x: i for i, x in enumerate(ARCHITECTURES)}}
+    return sorted(
+        systems,
+        key=lambda x: (ORDER.index(x[0]), place.get(x[1], 9), x[2], teaching.index(x[3]), x[5], place.get(x[4], 9)),
+    )
 
 
-def metric(row: dict[str, Any], language: str, folder: Path) -> Metric:
-    """Rebuild a metric from its statistics."""
-    like = LIKE[row["metric"]]
-    with np.load(folder / row["statistics"]) as file:
-        return Metric(like.name, file[language].astype(np.float64), like.combine, like.is_mean)
+def overview(sets: dict[str, Rows]) -> list[str]:
+    """Return the mean over target languages of every system with the usual source, a column per set."""
+    # A source model, and a bridge before its step into other languages, is measured in English.
+    wanted = {f"{title(x)}, English": (x, True) for x in [("source", MAIN, "", "", "", False), bridge_of()]}
+    systems = in_order({x: rows[x] for rows in sets.values() for x in rows if x[0] != "source" or x[1] == SHARED})
+    shared = ("source", SHARED, "", "", "", False)
+    last = [x for x in systems if x[1] == SHARED and x != shared]
+    # What is done to one student only in most sets is left to the table by language.
+    usual = [x for x in systems if x[1] in ("", MAIN) and (x[4] in ("", MAIN) or x in KINDS)]
+    wanted |= {title(x): (x, False) for x in [*usual, shared, *last]}
+    lines = []
+    for said, (system, english) in wanted.items():
+        cells = []
+        for name, rows in sets.items():
+            there = mean_by_seed(rows, system, ["en"] if english else list(SETS[name].targets))
+            cells.append(f"{fmean(there.values()):.1f}" if there else "–")
+        lines.append([said, *cells])
+    return table(["", *(TITLES[name] for name in sets)], lines)
 
 
-def sets_of(jobs: list[dict[str, Any]]) -> list[str]:
-    """Return the sets that there are results of."""
-    return [name for name in SETS if any(row["set"] == name for row in jobs)]
+def steps_table(sets: dict[str, Rows]) -> list[str]:
+    """Return what each step costs: into the bridge, into other languages, into the students."""
+    lines = []
+    for name, rows in sets.items():
+        first, english = drop(rows, bridge_of(), name), mean_by_seed(rows, bridge_of(), ["en"])
+        abroad = mean_by_seed(rows, bridge_of(), list(SETS[name].targets))
+        cells = [signed(first[0]) if first else "–", signed(fmean(abroad[x] - english[x] for x in abroad))]
+        for student in KINDS:
+            cost = drop(rows, student, name)
+            cells.append(f"{signed(cost[0])} ({cost[1]:.0f}%)" if cost else "–")
+        lines.append([TITLES[name], *cells])
+    head = ["", "source → bridge", "English → targets", *(f"bridge → {NAMES[x]}" for x in ARCHITECTURES)]
+    return table(head, lines)
 
 
-def tests_table(entries: list[dict[str, Any]]) -> list[str]:
+def kept_table(rows: Rows, name: str) -> list[str]:
+    """Return how much of its bridge each student keeps in each language (%), from the means over seeds."""
+    targets, lines = list(SETS[name].targets), []
+    for system in [x for x in in_order(rows) if x[0] == "student" and x[1] == MAIN]:
+        found = [step(rows, system, [x]) for x in targets] + [step(rows, system, targets)]
+        lines.append([title(system), *(f"{100 * pair[1] / pair[0]:.1f}" if pair else "–" for pair in found)])
+    return table(["kept of the bridge, %", *targets, "mean"], lines)
+
+
+def main_table(rows: Rows, name: str) -> list[str]:
+    """Return one line per system: scores by language, their mean, and what its step costs."""
+    targets, lines = list(SETS[name].targets), []
+    several = len(targets) > 1
+    for system in in_order(rows):
+        if system[0] == "student" and system[1] != MAIN:
+            continue  # in the grid
+        mean = list(mean_by_seed(rows, system, targets).values())
+        cost = drop(rows, system, name)
+        costs = [signed(cost[0]), f"{cost[1]:.0f}%"] if cost else ["", ""]
+        cells = [shown(scores(rows, system, language)) for language in ("en", *targets)]
+        lines.append([title(system), *cells, *([shown(mean)] if several else []), *costs, seeds_of(rows, system)])
+    return table(["system", "en", *targets, *(["mean"] if several else []), "drop", "kept", "seeds"], lines)
+
+
+def bridges_table(rows: Rows, name: str) -> list[str]:
+    """Return the bridges in the languages that have no text for a student."""
+    languages = list(SETS[name].bridge_only)
+    systems = [x for x in in_order(rows) if x[0] == "bridge"]
+    lines = [[title(x), *(shown(scores(rows, x, language)) for language in languages)] for x in systems]
+    return table(["system", *languages], lines)
+
+
+def tests_table(entries: list[dict[str, Any]], name: str) -> list[str]:
     """Return the paired tests of a set."""
-    lines = [
-        "| system | against | difference | 95% interval | p (Holm) | seeds |",
-        "| --- | --- | ---: | --- | --- | ---: |",
-    ]
+    lines = []
     for e in entries:
         sure = "**" if e["p_holm"] < 0.05 else ""
-        cells = [
-            e["system"],
-            e["against"],
-            f"{sure}{e['difference']:+.2f}{sure}",
-            f"{e['low']:+.2f} to {e['high']:+.2f}",
-        ]
-        lines.append(f"| {' | '.join([*cells, format_p(e['p_holm']), str(e['seeds'])])} |")
-    return lines
+        tested = [x for x in SETS[name].targets if x in e["seeds"]]
+        few = "" if len(tested) == len(SETS[name].targets) else f" ({', '.join(tested)})"
+        numbers = sorted({min(e["seeds"].values()), max(e["seeds"].values())})
+        cells = [e["system"] + few, e["against"], f"{sure}{e['difference']:+.2f}{sure}"]
+        cells += [f"{e['low']:+.2f} to {e['high']:+.2f}", format_p(e["p_holm"]), "–".join(map(str, numbers))]
+        lines.append(cells)
+    return table(["system", "against", "difference", "95% interval", "p (Holm)", "seeds"], lines, words=2)
 
 
-def grid(rows: Rows, name: str, drops: bool) -> list[list[float | None]]:
+def grid(rows: Rows, drops: bool) -> list[list[float | None]]:
     """Return the grid source (rows) × student (columns): mean over its languages, or what is lost from the bridge."""
-    first = next((x[2] for x in rows if x[0] == "student" and x[1] != MAIN), "")
-    systems: list[list[System]] = [
-        [("student", source, first, "plain", student, False) for student in ARCHITECTURES] for source in ARCHITECTURES
-    ]
-    # Only languages that every cell has: the main source model has been scored in more.
-    there = [set(languages_of(rows, x, name)) for line in systems for x in line if x in rows]
-    languages = [x for x in SETS[name].targets if there and all(x in some for some in there)]
 
     def cell(system: System) -> float | None:
-        ours = mean_by_seed(rows, system, languages)
-        above = teacher(system)
-        theirs = mean_by_seed(rows, above, languages) if above else {}
-        shared = sorted(set(ours) & set(theirs))
-        if not shared:
-            return None
-        return fmean(theirs[s] - ours[s] for s in shared) if drops else fmean(ours[s] for s in shared)
+        found = step(rows, system, list(GRID[1]))
+        return None if found is None else found[0] - found[1] if drops else found[1]
 
-    return [[cell(system) for system in line] for line in systems]
+    return [[cell(student_of(student, source=source)) for student in ARCHITECTURES] for source in ARCHITECTURES]
 
 
 def grid_table(values: list[list[float | None]]) -> list[str]:
     """Return a grid as markdown."""
-    lines = [f"| source \\ student | {' | '.join(ARCHITECTURES)} |", f"| --- |{' ---: |' * len(ARCHITECTURES)}"]
-    for source, some in zip(ARCHITECTURES, values, strict=True):
-        lines.append(f"| {source} | {' | '.join('–' if x is None else f'{x:.1f}' for x in some)} |")
-    return lines
+    names = [NAMES[x] for x in ARCHITECTURES]
+    lines = [[x, *("–" if y is None else f"{y:.1f}" for y in some)] for x, some in zip(names, values, strict=True)]
+    return table(["source \\ student", *names], lines)
 
 
-def heat_maps(both: list[list[list[float | None]]], name: str) -> str:
+def heat_maps(both: list[list[list[float | None]]], name: str, measured: str, seeds: int) -> str:
     """Return accuracy and drop side by side as one SVG."""
-    titles = ("score", "lost from the bridge")
-    panels = [heat_panel(t, ARCHITECTURES, ARCHITECTURES, values) for t, values in zip(titles, both, strict=True)]
-    return sheet(f"{name}: source (rows) × student (columns)", panels, said="mean over target languages and seeds")
+    names = [NAMES[x] for x in ARCHITECTURES]
+    titles = (measured, "points lost from the bridge (below zero: gained)")
+    panels = [heat_panel(t, names, names, values) for t, values in zip(titles, both, strict=True)]
+    said = f"bridge mini-x, mean over {', '.join(GRID[1])} and {seeds} seeds"
+    return sheet(f"{TITLES[name]}: source model (rows) × student (columns)", panels, said=said)
 
 
 def main() -> None:
@@ -264,22 +197,27 @@ def main() -> None:
     if folder.is_dir():
         results["comparisons"] = compared(jobs, folder)
         arguments.results.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    for name in sets_of(jobs):
-        rows = by_system(jobs, name)
-        measured = next(row["metric"] for row in jobs if row["set"] == name)
-        print(f"### {name}\n\n{measured}, mean ± standard deviation over seeds.\n")
-        print("\n".join(main_table(rows, name)))
+    sets = {name: by_system(jobs, name) for name in sets_of(jobs)}
+    parts = {"Mean over target languages": overview(sets), "What each step costs": steps_table(sets)}
+    for name, rows in sets.items():
+        measured = METRICS[next(row["metric"] for row in jobs if row["set"] == name)]
+        parts[f"{TITLES[name]} ({measured}, mean ± standard deviation over seeds)"] = main_table(rows, name)
+        if len(SETS[name].targets) > 1:
+            parts[f"{TITLES[name]}, what students keep"] = kept_table(rows, name)
+        if SETS[name].bridge_only:
+            parts[f"{TITLES[name]}, bridges elsewhere"] = bridges_table(rows, name)
         tests = [entry for entry in results.get("comparisons", []) if entry["set"] == name]
         if tests:
-            print("\nPaired tests over target languages:\n\n" + "\n".join(tests_table(tests)))
-        both = [grid(rows, name, drops) for drops in (False, True)]
-        if sum(value is not None for line in both[0] for value in line) > len(ARCHITECTURES):
-            print("\nSource × student, mean over targets, and what is lost from the bridge:\n")
-            print("\n".join([*grid_table(both[0]), "", *grid_table(both[1])]))
+            parts[f"{TITLES[name]}, paired tests over target languages"] = tests_table(tests, name)
+        if name == GRID[0]:
+            both = [grid(rows, drops) for drops in (False, True)]
+            parts[f"{TITLES[name]}, source × student"] = [*grid_table(both[0]), "", *grid_table(both[1])]
             if arguments.pictures:
+                seeds = len(mean_by_seed(rows, student_of(MAIN), languages_of(rows, student_of(MAIN), name)))
                 arguments.pictures.mkdir(parents=True, exist_ok=True)
-                (arguments.pictures / f"distill-{name}.svg").write_text(heat_maps(both, name), encoding="utf-8")
-        print()
+                picture = heat_maps(both, name, measured, seeds)
+                (arguments.pictures / f"distill-{name}.svg").write_text(picture, encoding="utf-8")
+    print("\n\n".join("\n".join([f"### {said}", "", *lines]) for said, lines in parts.items()))
 
 
 if __name__ == "__main__":

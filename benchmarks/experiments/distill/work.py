@@ -43,10 +43,10 @@ class Place:
         """Return the links between the words of a set and of its translation."""
         return prepared(self.prepared / name / f"{key}.json")[1]
 
-    def labels(self, name: str) -> list[str]:
-        """Return the labels of a set: rare ones may be in one half only."""
+    def labels(self, name: str, data: Any = None) -> list[str]:  # noqa: ANN401  Examples
+        """Return the labels of a set: rare ones may be in one half only, or in the data of another language only."""
         found: list[str] = json.loads((self.prepared / name / "labels.json").read_text(encoding="utf-8"))
-        return found
+        return found + ([label for label in data.label_names() if label not in found] if data else [])
 
     def run(self, job: Job) -> Path:
         """Return where a job's run lies."""
@@ -193,10 +193,10 @@ def gold(job: Job, place: Place) -> Any:  # noqa: ANN401  Run
     """Teach a model of the target language with labels of its own: what labels would be worth."""
     import crosslift as xl
 
+    data = place.examples(job.set, f"{job.language}-annotated")
     return xl.fit(
-        "finetune", model=place.start(job, job.student, job.language), source=job.language,
-        data=place.examples(job.set, f"{job.language}-annotated"), labels=place.labels(job.set),
-        **common(job, place),
+        "finetune", model=place.start(job, job.student, job.language), source=job.language, data=data,
+        labels=place.labels(job.set, data), **common(job, place),
     )  # fmt: skip
 
 
@@ -216,7 +216,7 @@ def translate_train(job: Job, place: Place) -> Any:  # noqa: ANN401  Run
     data = replace(made, labels=said).select(kept)
     return xl.fit(
         "finetune", model=place.start(job, job.student, job.language), source=job.language, data=data,
-        labels=place.labels(job.set), **common(job, place),
+        labels=place.labels(job.set, data), **common(job, place),
     )  # fmt: skip
 
 
