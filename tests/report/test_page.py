@@ -226,6 +226,21 @@ def test_a_folder_of_measurements_alone_has_a_page(tmp_path):
         assert lacking not in page + text
 
 
+def test_measurements_beside_the_runs_of_a_sweep_hide_none_of_them(runs, tmp_path):
+    sweep = tmp_path / "sweep"
+    shutil.copytree(runs, sweep)
+    (sweep / "grid.json").write_text("{}")
+    before = gather([sweep])
+    assert before.systems
+    assert not before.measured
+    (sweep / "igap.json").write_text(json.dumps(measured_igap()))
+    found = gather([sweep])
+    assert [system.name for system in found.systems] == [system.name for system in before.systems]
+    assert found.title == before.title
+    assert list(found.measured) == [str(sweep)]
+    assert "German, mini: 13.0 (11.6 to 14.4)" in render(found)
+
+
 def test_measurements_in_the_run_folder_get_their_charts(runs, tmp_path):
     igap = measured_igap()
     cosine = Separation(91.5, 30.0, 0.8, 0.2, [0, 0.5, 1], [0.1, 0.9], [0.8, 0.2])

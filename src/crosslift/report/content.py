@@ -124,8 +124,8 @@ def gather(
         data: Show this evaluation alone; default: all.
         title: Default: from methods and data.
     """
-    alone = [run for run in map(Path, runs) if not find_runs(run) and _measured(run)]
-    systems = _systems([run for run in runs if Path(run) not in alone])
+    measured = {run: _measured(run) for run in map(Path, runs)}
+    systems = _systems([run for run, found in measured.items() if _holds_runs(run) or not found])
     names = [system.name for system in systems]
     if baseline is not None and baseline not in names:
         raise BadInput(f'No system is called "{baseline}".{nearest(baseline, names)}', f"There is {', '.join(names)}.")
@@ -136,19 +136,24 @@ def gather(
     if data is not None and data not in known:
         raise BadInput(f'Nothing was evaluated on "{data}".{nearest(data, known)}', f"There is {', '.join(known)}.")
     evaluations = [_evaluation(systems, name, baseline or plain) for name in ([data] if data else known)]
-    measured = {system.name: _measured(system.path) for system in systems} | {str(run): _measured(run) for run in alone}
+    titles = {system.path: system.name for system in systems}
+    measured |= {path: _measured(path) for path in titles if path not in measured}
     words = ["crosslift", "report", *map(str, runs)]
     words += ["--baseline", baseline] if baseline else []
     words += ["--data", data] if data else []
     return Content(
-        title=title or (_title(systems) if systems else f"Measured: {', '.join(run.name for run in alone)}"),
+        title=title or (_title(systems) if systems else f"Measured: {', '.join(run.name for run in measured)}"),
         systems=systems,
         baseline=baseline or plain,
         evaluations=evaluations,
-        measured={name: found for name, found in measured.items() if found},
+        measured={titles.get(path, str(path)): found for path, found in measured.items() if found},
         command=shlex.join(words),
         choice=next((read_choice(Path(run)) for run in runs if (Path(run) / FILE).exists()), None),
     )
+
+
+def _holds_runs(path: Path) -> bool:
+    return (path / "grid.json").exists() or (path / FILE).exists() or bool(find_runs(path))
 
 
 def _measured(path: Path) -> Json:
