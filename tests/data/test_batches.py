@@ -117,3 +117,14 @@ def test_little_is_padding_when_lengths_are_skewed():
     assert waste(training_batches(lengths, 32, 0, 0), lengths) < 0.10
     assert waste(training_batches(lengths, None, 0, 0, batch_tokens=2048), lengths) < 0.10
     assert waste(evaluation_batches(lengths, 8192), lengths) < 0.10
+
+
+def test_micro_batches_have_a_power_of_two_of_rows_unless_all_fit():
+    def sizes(rows, budget):
+        return [len(part) for part in micro_batches(np.arange(rows), np.full(rows, 10), budget)]
+
+    assert sizes(32, 135) == [8, 8, 8, 8]  # 13 fit
+    assert sizes(30, 310) == [30]
+    assert sizes(32, 310) == [16, 16]  # 31 fit: not 31 and 1
+    assert sizes(11, 89) == [8, 3]
+    assert sizes(3, 9) == [1, 1, 1]

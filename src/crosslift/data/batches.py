@@ -78,7 +78,8 @@ def micro_batches(
     Args:
         rows: The rows of the step's batch.
         lengths: Tokens of every row there is (not of the batch only).
-        max_tokens: Rows × longest row of a micro-batch stay within this (a longer row is alone).
+        max_tokens: Rows × longest row of a micro-batch stay within this (a longer row is alone). Rows come in powers
+            of two, so that there are few shapes, each of which a GPU records once (`runs/replay.py`).
         rank: Which process, from 0.
         world: How many processes there are.
         size: Rows per micro-batch, instead of `max_tokens`.
@@ -90,7 +91,7 @@ def micro_batches(
     if size is not None:
         return _by_size(share, size)
     assert max_tokens is not None
-    return _by_tokens(share, tokens, max_tokens)
+    return _by_tokens(share, tokens, max_tokens, even=True)
 
 
 def evaluation_batches(lengths: Sequence[int] | NDArray[np.integer], max_tokens: int) -> list[Rows]:
@@ -112,12 +113,17 @@ def _by_size(rows: Rows, size: int) -> list[Rows]:
     return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
-def _by_tokens(rows: Rows, tokens: Rows, budget: int) -> list[Rows]:
-    """Cut rows, longest first, into batches of at most `budget` padded tokens."""
+def _by_tokens(rows: Rows, tokens: Rows, budget: int, *, even: bool = False) -> list[Rows]:
+    """Cut rows, longest first, into batches of at most `budget` padded tokens; `even`: their rows a power of two.
+
+    What would fit as a whole is never cut, and the last batch has what is left.
+    """
     batches = []
     start = 0
     while start < len(rows):
         fitting = max(1, budget // max(1, int(tokens[rows[start]])))
+        if even and fitting < len(rows) - start:
+            fitting = 1 << (fitting.bit_length() - 1)
         batches.append(rows[start : start + fitting])
         start += fitting
     return batches
