@@ -89,6 +89,16 @@ def run(part: str, model: str, method: str, source: str, seed: int, noise: float
     return f"{part} {Path(model).name} {method} {source} seed {seed} noise {noise:g}: {_since(began)} s\n{result}"
 
 
+def _job(item: tuple[tuple[Any, ...], float]) -> str:
+    job, end = item
+    if time.monotonic() > end:  # one clock for all processes of a machine
+        return ""
+    try:
+        return run(*job)
+    except Exception as error:  # one run that fails must not end the others
+        return f"{' '.join(map(str, job[:6]))}: {type(error).__name__}: {error}"
+
+
 def collect(part: str, models: dict[str, str], arguments: argparse.Namespace) -> dict[str, Any]:
     """Put the runs of a part together; all of them lie in files now."""
     from crosslift.data import load
@@ -171,6 +181,7 @@ def main() -> None:
     parser.add_argument("--max-length", type=int)
     parser.add_argument("--runs", action="store_true", help="do the runs and leave collecting to another call")
     parser.add_argument("--collect", action="store_true", help="collect what was run, perhaps elsewhere")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no further run after so many")
     parser.add_argument("--dry", action="store_true", help="40 items, two targets, 2 epochs, 1 seed")
     arguments = parser.parse_args()
     if arguments.dry:
@@ -192,9 +203,11 @@ def main() -> None:
                 ]
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     if not arguments.collect:
+        end = time.monotonic() + 60 * arguments.minutes
         with mp.get_context("spawn").Pool(arguments.workers) as pool:
-            for item in [pool.apply_async(run, job) for job in jobs]:
-                print(item.get(), flush=True)
+            for said in pool.imap_unordered(_job, [(job, end) for job in jobs]):
+                if said:
+                    print(said, flush=True)
     if arguments.runs:
         return
     results = json.loads(arguments.out.read_text()) if arguments.out.exists() else {"parts": {}, "alignment": {}}

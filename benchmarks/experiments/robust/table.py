@@ -3,9 +3,10 @@
     python benchmarks/experiments/robust/table.py robust.json > robust.md
 
 Where the per-example statistics lie beside the JSON, the tests are made and written into it ("comparisons"); the table
-comes from the JSON alone. A system is compared with `finetune` and with `rs-da` over the seeds that both have: examples
-are the units, an example's seeds and translations stay together, p by permutation, adjusted by Holm's method over the
-systems of a table. Where the source language itself is not above the majority class, no gain is claimed.
+comes from the JSON alone. A system is compared with `finetune` and with `rs-da`, EAR also with itself without push and
+pull, over the seeds that both have: examples are the units, an example's seeds and translations stay together, p by
+permutation, adjusted by Holm's method over the systems of a table. Where the source language itself is not above the
+majority class, no gain is claimed. First comes a summary: targets, and what a system adds to `finetune`.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
-from run import FAR, NEAR, statistics
+from run import FAR, NEAR, SCALES, SYSTEMS, TASKS, statistics
 
 from crosslift.measure.scores import over_languages, over_seeds
 from crosslift.measure.significance import bootstrap_interval, format_p, holm, permutation_test
 from crosslift.tasks.metrics import Metric, accuracy, entity_f1
 
-BASELINES = ("finetune", "rs-da")
+BASELINES = ("finetune", "rs-da", "ear without both")
 LIKE = {"accuracy": accuracy(["a"], ["a"]), "entity_f1": entity_f1([["B-X"]], [["B-X"]])}
 GROUPS = {"targets": lambda language: True, "near": NEAR.__contains__, "far": FAR.__contains__}
 
@@ -55,6 +56,8 @@ def compared(results: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
             entries = []
             for system, rows in systems.items():
                 if system == against or against not in systems:
+                    continue
+                if against.startswith("ear") and not system.startswith("ear"):
                     continue
                 shared = sorted({row["seed"] for row in rows} & {row["seed"] for row in systems[against]})
                 if not shared:
@@ -96,13 +99,15 @@ def trivial(results: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
 
 def tables(results: dict[str, Any]) -> list[tuple[str, str]]:
     """Return task and source language of every table."""
-    return list(dict.fromkeys((row["task"], row["source"]) for row in results["jobs"] if "scores" in row))
+    known = {(row["task"], row["source"]) for row in results["jobs"] if "scores" in row}
+    return [(task, source) for source in ("en", "de", "ru") for task in TASKS if (task, source) in known]
 
 
 def rows_by_system(results: dict[str, Any], task: str, source: str) -> dict[str, list[dict[str, Any]]]:
     """Return the jobs of a table by system, seeds in order."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for row in sorted(results["jobs"], key=lambda row: row["seed"]):
+    order = [*SYSTEMS, *SCALES]
+    for row in sorted(results["jobs"], key=lambda row: (order.index(row["system"]), row["seed"])):
         if (row["task"], row["source"]) == (task, source) and "scores" in row:
             found.setdefault(row["system"], []).append(row)
     return found
@@ -122,8 +127,8 @@ def markdown(results: dict[str, Any]) -> str:
         far = " ".join(x for x in targets if x in FAR)
         parts += [f"### {task} from {source}", ""]
         parts += [f"{first['metric']}{majority}. Near: {near}. Far: {far}.", ""]
-        parts += [f"| system | {source} | targets | near | far | − finetune | − rs-da | seeds |"]
-        parts += ["| --- | --- | --- | --- | --- | --- | --- | --- |"]
+        parts += [f"| system | {source} | targets | near | far | − finetune | − rs-da | − ear without both | seeds |"]
+        parts += ["| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
         for system, rows in systems.items():
             cells = [system, shown([row["scores"].get(source) for row in rows])]
             for belongs in GROUPS.values():
@@ -135,6 +140,32 @@ def markdown(results: dict[str, Any]) -> str:
             parts.append("| " + " | ".join([*cells, str(len(rows))]) + " |")
         parts.append("")
     return "\n".join(parts)
+
+
+def summary(results: dict[str, Any], source: str) -> str:
+    """Return one row per system: mean of the targets in every task, and the difference from `finetune`."""
+    tests = {(e["task"], e["system"]): e for e in results.get("comparisons", [])
+             if e["source"] == source and e["against"] == "finetune"}  # fmt: skip
+    useless = {(e["task"], e["system"]) for e in results.get("not_above_majority", []) if e["source"] == source}
+    shown_tasks = [task for task, of in tables(results) if of == source]
+    systems = dict.fromkeys(x for task in shown_tasks for x in rows_by_system(results, task, source))
+    lines = ["| | " + " | ".join(shown_tasks) + " |", "| --- |" + " --- |" * len(shown_tasks)]
+    for system in systems:
+        cells = []
+        for task in shown_tasks:
+            rows = rows_by_system(results, task, source).get(system)
+            if rows is None:
+                cells.append("–")
+                continue
+            means = [fmean(v for x, v in row["scores"].items() if x != source) for row in rows]
+            test = tests.get((task, system), {}).get("targets")
+            added = ""
+            if test and (task, system) not in useless:
+                sure = "**" if test["p_holm"] < 0.05 else ""
+                added = f", {sure}{test['difference']:+.1f}{sure}"
+            cells.append(shown(means) + added)
+        lines.append(f"| {system} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
 
 
 def difference(test: dict[str, Any], useless: bool) -> str:
@@ -165,7 +196,7 @@ def main() -> None:
         results["comparisons"] = compared(results, folder)
         results["not_above_majority"] = trivial(results, folder)
         arguments.results.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(markdown(results))
+    print(summary(results, "en"), markdown(results), sep="\n\n")
 
 
 if __name__ == "__main__":
