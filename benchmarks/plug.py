@@ -2,6 +2,7 @@
 
     python benchmarks/plug.py --text text-en.txt.xz --out benchmarks/results/plug-speed.json     # on a GPU
     python benchmarks/plug.py --dry                                                              # tiny, on a CPU
+    python benchmarks/plug.py --variants norms norms+bf16 --out FILE      # changes to our step, one after the other
 
 Every part is written to `--out` as it is known. Weights are random, drawn on the device; text is cut by the embedded
 models' vocabularies, whose ids are rows of the larger embeddings: speed does not depend on either. Both versions get
@@ -9,7 +10,9 @@ the same batches and must give the same losses and the same gradients (checked f
 not, the result says so and the exit status is 1). Straightforward: plain library modules in float32 under autocast,
 every position projected to the vocabulary, `--micro` rows at a time. Ours: frozen parts in bf16, masked positions
 only, compiled layers. A third measurement feeds ours with fresh masks of text through the HMLM generator; a fourth is
-the generator alone, on one CPU core, beside tokenising every span anew.
+the generator alone, on one CPU core, beside tokenising every span anew. `--variants` takes their place: each variant
+(`experiments/plug/variants.py`) starts from the same weights on the same batch, is checked in the same way, and is
+compiled anew; its first loss with dropout stands beside that of ours.
 
 Model FLOPs count what the computation needs: 2 per weight and token forwards through all layers, 4 more through the
 connector, 2 more through the end-task module, attention, and the head at masked positions.
@@ -32,7 +35,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 from transformers import RobertaConfig, RobertaForMaskedLM, XLMRobertaConfig, XLMRobertaModel
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "experiments" / "plug"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from variants import changed, compile_with
 
 from crosslift.data.hmlm import Frame
 from crosslift.data.row_plan import RowPlan
@@ -109,6 +115,11 @@ def timed(step: Callable[[int], None], steps: int, warmup: int, device: torch.de
     return (time.monotonic() - began) / steps
 
 
+def flat_gradient(module: nn.Module) -> Tensor:
+    """Return the gradients of a module's weights, one after the other, in float32."""
+    return torch.cat([weight.grad.flatten().float() for weight in module.parameters()])  # type: ignore[union-attr]
+
+
 def measured_peak(device: torch.device) -> float | None:
     """FLOP/s of a large bf16 matrix product."""
     if device.type != "cuda":
@@ -151,19 +162,19 @@ def speed(arguments: argparse.Namespace, device: torch.device, found: dict[str, 
     found |= {"rows": rows, "length": length, "masked": len(data["labels"]), "flops": work}
     torch.set_float32_matmul_precision("high")
 
-    def measure(name: str, step: Callable[[int], None], loss: float) -> None:
+    def measure(name: str, step: Callable[[int], None], loss: float, into: dict[str, object] = found) -> None:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
         seconds = timed(step, arguments.steps, arguments.warmup, device)
         memory = torch.cuda.max_memory_allocated() / 2**30 if device.type == "cuda" else None
-        found[name] = {
+        into[name] = {
             "seconds": seconds,
             "tokens_per_second": rows * length / seconds,
             "utilisation": work / seconds / PEAK,
             "memory_gib": memory,
             "loss_without_dropout": loss,
         }
-        say(f"{name} {json.dumps(found[name])}")
+        say(f"{name} {json.dumps(into[name])}")
         keep(arguments, found)
 
     # Ours first: it copies the layers that the other one then trains in place.
@@ -179,29 +190,34 @@ def speed(arguments: argparse.Namespace, device: torch.device, found: dict[str, 
     autocast = torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda")
     size = min(rows, arguments.micro)
     plain.eval()
-    lean.eval()
     few = batch(size, length, multi.config.vocab_size, mono.config.vocab_size, 0.15, device)
     with autocast:
-        losses = plain(few["ids"], spread(few)), lean(few)["hmlm"]
-    sum(losses).backward()
-    expected, given = (loss.item() for loss in losses)
-    pairs = zip(plain.multi.encoder.layer[cut:].parameters(), lean.connector.parameters(), strict=True)
-    theirs, own_gradient = (
-        torch.cat([g.flatten().float() for g in side])
-        for side in zip(*[(a.grad, b.grad) for a, b in pairs], strict=True)
-    )
-    agreement = torch.cosine_similarity(theirs, own_gradient, dim=0).item()
-    agree = abs(expected - given) <= 0.005 * abs(expected) and agreement >= 0.98
-    found["check"] = {
-        "straightforward_loss": expected,
-        "our_loss": given,
-        "cosine_of_gradients": agreement,
-        "agree": agree,
-    }
-    say(f"without dropout {json.dumps(found['check'])}")
+        loss = plain(few["ids"], spread(few))
+    loss.backward()
+    expected = loss.item()
+    theirs = flat_gradient(plain.multi.encoder.layer[cut:])
+    plain.zero_grad(set_to_none=True)
+
+    def checked() -> dict[str, object]:
+        """Compare our loss and gradient, without dropout, with the straightforward ones."""
+        lean.eval()
+        with autocast:
+            loss = lean(few)["hmlm"]
+        loss.backward()
+        agreement = torch.cosine_similarity(theirs, flat_gradient(lean.connector), dim=0).item()
+        lean.zero_grad(set_to_none=True)
+        lean.train()
+        return {
+            "straightforward_loss": expected,
+            "our_loss": loss.item(),
+            "cosine_of_gradients": agreement,
+            "agree": abs(expected - loss.item()) <= 0.005 * abs(expected) and agreement >= 0.98,
+        }
+
+    check = found["check"] = checked()
+    given = float(check["our_loss"])  # type: ignore[arg-type]
+    say(f"without dropout {json.dumps(check)}")
     keep(arguments, found)
-    for module in (plain, lean):
-        module.zero_grad(set_to_none=True)
 
     plain.train()
     for frozen in (plain.multi.encoder.layer[:cut], plain.multi.embeddings, plain.mono):
@@ -225,8 +241,8 @@ def speed(arguments: argparse.Namespace, device: torch.device, found: dict[str, 
     if device.type == "cuda":
         torch.cuda.empty_cache()
 
-    lean.train()
-    if not arguments.eager and not arguments.dry:
+    compiled = not arguments.eager and not arguments.dry
+    if compiled:
         lean.compile_parts()
     optimizer = torch.optim.AdamW(lean.parameters(), lr=1e-5, fused=device.type == "cuda")
     own = min(rows, arguments.own_micro)
@@ -241,12 +257,55 @@ def speed(arguments: argparse.Namespace, device: torch.device, found: dict[str, 
         optimizer.zero_grad(set_to_none=True)
 
     pieces = [batch(own, length, multi.config.vocab_size, mono.config.vocab_size, 0.15, device)] * (rows // own)
-    measure("ours", lambda _: lean_step_on([(part, own / rows) for part in pieces]), given)
-    if arguments.profile:
-        with torch.profiler.profile() as profile:
-            lean_step_on([(part, own / rows) for part in pieces])
-        table = profile.key_averages().table(sort_by="self_device_time_total", row_limit=30, max_name_column_width=90)
-        arguments.profile.write_text(table)
+    start = {name: weight.clone() for name, weight in lean.connector.state_dict().items()}
+    steady = [(part, own / rows) for part in pieces]
+
+    def time_ours(name: str, loss: float, into: dict[str, object]) -> None:
+        """Measure our step as it is now, the first one with its loss (and the compiling) apart."""
+        lean.connector.load_state_dict(start)
+        torch.manual_seed(0)
+        began = time.monotonic()
+        with autocast:
+            first = lean(pieces[0])["hmlm"]
+        first.backward()
+        gradient = flat_gradient(lean.connector).norm().item()
+        lean.zero_grad(set_to_none=True)
+        begun = {"first_loss": first.item(), "first_gradient": gradient, "compiling": time.monotonic() - began}
+        del first
+        measure(name, lambda _: lean_step_on(steady), loss, into)
+        into[name] |= begun  # type: ignore[operator]
+        if arguments.profile:
+            with torch.profiler.profile() as profile:
+                lean_step_on(steady)
+            rows_of_it = profile.key_averages()
+            table = rows_of_it.table(sort_by="self_device_time_total", row_limit=40, max_name_column_width=90)
+            arguments.profile.with_stem(f"{arguments.profile.stem}-{name.replace('+', '-')}").write_text(table)
+
+    time_ours("ours", given, found)
+    if arguments.variants:
+        variants: dict[str, object] = {}
+        found["variants"] = variants
+        for variant in arguments.variants:
+            if time.monotonic() - STARTED > arguments.until:
+                say(f"{variant} is left out: no time")
+                continue
+            try:
+                lean.connector.load_state_dict(start)
+                with changed(lean, variant) as names:
+                    with torch.compiler.set_stance("force_eager"):
+                        same = checked()
+                    say(f"{variant} without dropout {json.dumps(same)}")
+                    if compiled:
+                        compile_with(lean, names)
+                    time_ours(variant, float(same["our_loss"]), variants)  # type: ignore[arg-type]
+                seconds = variants[variant]["seconds"]  # type: ignore[index]
+                ratio = found["straightforward"]["seconds"] / seconds  # type: ignore[index]
+                variants[variant] |= {"check": same, "ratio": ratio}  # type: ignore[operator]
+            except Exception as error:  # the others are still worth knowing
+                variants[variant] = {"failed": f"{type(error).__name__}: {error}"}
+                say(f"{variant} failed: {error}")
+            keep(arguments, found)
+        return
 
     with tempfile.TemporaryDirectory() as scratch:
         feed = real_work(arguments, settings, Path(scratch), device, rows, own * length)
@@ -357,7 +416,9 @@ def main() -> None:
     parser.add_argument("--text", type=Path, help="English text for the generator; default: made-up words")
     parser.add_argument("--lines", type=int, default=40_000, help="lines of the text that are used")
     parser.add_argument("--eager", action="store_true", help="do not compile")
-    parser.add_argument("--profile", type=Path, help="where to write which kernels take how long")
+    parser.add_argument("--profile", type=Path, help="where to write which kernels take how long (NAME-ours.txt, …)")
+    parser.add_argument("--variants", nargs="+", default=[], help="changes to our step to time, joined by +")
+    parser.add_argument("--until", type=float, default=float("inf"), help="begin no variant after so many seconds")
     parser.add_argument("--generator", action="store_true", help="only the HMLM generator, on one CPU core")
     parser.add_argument("--dry", action="store_true")
     parser.add_argument("--out", type=Path)

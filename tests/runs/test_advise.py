@@ -53,6 +53,19 @@ def test_measured_gains_are_those_of_the_method_and_the_kind(tmp_path):
     assert found["ear"].endswith("(95% +0.5 to +2.0, 6 languages, 2 seeds, 1,000 training examples)")
 
 
+def test_gains_with_a_dictionary_are_for_those_who_have_one(tmp_path):
+    entry = {"method": "robust", "kind": "qa", "data": "d", "model": "m", "low": 0.0, "high": 2.0}
+    entries = [{**entry, "difference": 1.0, "synonyms": True}, {**entry, "difference": -1.0, "synonyms": False}]
+    (tmp_path / "gains.json").write_text(json.dumps({"gains": entries}))
+    for have, sign, variant in (
+        (["labels", "synonyms"], "+1.0", "xtune --noise-from synonyms"),
+        (["labels"], "-1.0", "adv"),
+    ):
+        found = {o.method: o for o in advise(have, "qa", timed=False, results=tmp_path / "gains.json")}["robust"]
+        assert found.gain.startswith(f"{sign} points on d") and ";" not in found.gain
+        assert f"--variant {variant} " in found.command
+
+
 @pytest.mark.parametrize(
     ("have", "kind", "message"),
     [

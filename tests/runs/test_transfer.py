@@ -30,6 +30,7 @@ from tests.tiny_data import classification
 from tests.tiny_models import save_encoder
 
 QUICK = {"steps": 4, "batch_size": 8, "evaluations": 2}
+SYNONYMS = Path(__file__).parents[1] / "methods" / "synonyms.tsv"
 TEST = {"en": classification(20, 2), "de": classification(20, 3, language="de")}
 
 
@@ -213,6 +214,14 @@ def test_what_does_not_fit_the_budget_is_left_out_and_named(encoder, tmp_path):
     done = transfer(**given, budget=0.001, **QUICK)
     assert list(done.runs) == ["finetune"]
     assert "of the budget left" in done.skipped["robust"]
+
+
+@pytest.mark.parametrize(("synonyms", "variant"), [(None, ("adv", "gaussian")), (SYNONYMS, ("xtune", "synonyms"))])
+def test_robust_takes_the_variant_that_gained_most(encoder, tmp_path, synonyms, variant):
+    done = transfer(out=tmp_path / "out", model=encoder, data=classification(60), methods=["robust"], synonyms=synonyms,
+                    **QUICK)  # fmt: skip
+    settings = json.loads((done.runs["robust"] / "config.json").read_text())["settings"]
+    assert (settings["variant"], settings["noise_from"]) == variant
 
 
 def test_a_task_model_and_text_are_enough(encoder, tmp_path):

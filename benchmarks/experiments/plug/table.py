@@ -76,7 +76,10 @@ def systems(seed: int, arguments: argparse.Namespace) -> list[System]:
                     count = int(step.parent.name)
                     found.append(System(f"{prefix}{arm} @ {count}", str(step.parent), run.name, where))
     wanted = arguments.systems
-    return found if wanted is None else [s for s in found if s.name.split(" @ ")[0] in wanted]
+    if wanted is None:
+        return found
+    chosen = [s for s in found if s.name.split(" @ ")[0] in wanted]
+    return sorted(chosen, key=lambda s: wanted.index(s.name.split(" @ ")[0]))
 
 
 def queue(arguments: argparse.Namespace) -> list[tuple[str, str, int]]:
@@ -357,7 +360,9 @@ def main() -> None:
     parser.add_argument("--mono", default="mini-en")
     parser.add_argument("--learnt", help="embeddings.safetensors of emb-learn")
     parser.add_argument("--tasks", type=lambda given: given.split(","), default=list(CHOSEN))
-    parser.add_argument("--systems", type=lambda given: given.split(";"), help="some systems, separated by semicolons")
+    parser.add_argument(
+        "--systems", type=lambda given: given.split(";"), help="some systems, in this order; with ; between"
+    )
     parser.add_argument("--seeds", type=lambda given: [int(s) for s in given.split(",")], default=[1, 2, 3])
     parser.add_argument("--steps", action="store_true", help="also the connectors of earlier steps")
     parser.add_argument("--no-alignment", action="store_true", help="leave out the distances on NTREX")

@@ -3,7 +3,8 @@
     python train.py --multi mini-x --mono mini-en --text text-en.txt.xz english.txt --out runs/plug [--arms mixed,hmlm]
 
 The text is read and tabulated once. Arms: see `ARMS`; with a seed (`mixed-2`), or without one, for each of `--seeds`.
-Processes are kept for further arms; an arm that is done is not run again. `--dry` is a trial of seconds on a CPU.
+Processes are kept for further arms; an arm that is done is not run again. `--prepare` only reads and tabulates, so that
+a GPU need not wait for it. `--dry` is a trial of seconds on a CPU.
 """
 
 from __future__ import annotations
@@ -108,6 +109,7 @@ def main() -> int:
     parser.add_argument("--evaluations", type=int, default=6)
     parser.add_argument("--max-minutes", type=float, help="of training, per arm")
     parser.add_argument("--workers", type=int, default=3, help="arms at a time")
+    parser.add_argument("--prepare", action="store_true", help="read and tabulate the text, train nothing")
     parser.add_argument("--plain", action="store_true", help="do not record steps on a GPU")
     parser.add_argument("--dry", action="store_true")
     arguments = parser.parse_args()
@@ -116,6 +118,8 @@ def main() -> int:
     began = time.monotonic()
     prepare(arguments)
     print(f"prepared in {time.monotonic() - began:.0f} s", flush=True)
+    if arguments.prepare:
+        return 0
     queue = [(arm, seed, arguments) for arm, seed in jobs(arguments.arms.split(","), arguments.seeds.split(","))]
     (Path(arguments.out) / "arms.json").write_text(json.dumps(ARMS, indent=1))
     failed = 0

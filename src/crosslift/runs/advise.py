@@ -34,8 +34,8 @@ RESULTS = Path(__file__).parents[3] / "benchmarks" / "results" / "gains.json"
 """Measured gains over plain fine-tuning, where this is a checkout.
 
 `{"gains": [{method, kind, data, model, difference, low, high, languages, seeds, examples}, …]}`: points, mean over the
-target languages, with the 95 % interval of a paired bootstrap over test examples; how many languages, seeds and
-training examples there were.
+target languages, with the 95 % interval of a paired test over examples; how many languages, seeds and training examples
+there were. `synonyms` says of some that they were measured with, or without, a dictionary.
 """
 
 
@@ -85,8 +85,8 @@ WAYS = {
     "robust": Way(
         "training on disturbed inputs",
         ("labels",),
-        "crosslift fit robust --variant gaussian --model MODEL --data LABELS --out runs/robust",
-        cost=1.4,
+        "crosslift fit robust --variant adv --model MODEL --data LABELS --out runs/robust",
+        cost=2.5,
         timed=True,
     ),
     "adjust": Way(
@@ -225,6 +225,7 @@ def advise(
     if examples < 1:
         raise BadInput(f"--examples must be at least 1, not {examples}.")
     gains = measured_gains(results)
+    synonyms = "synonyms" in have
     steps = math.ceil(examples / 32)
     seconds = time_steps(model, kind) if timed else {}
     found = []
@@ -239,7 +240,11 @@ def advise(
                 missing=tuple(need for need in way.needs if need not in have),
                 seconds=None if step is None else round(step * steps * way.epochs, 1),
                 timed=name in seconds,
-                gains=tuple(g for g in gains if g.get("method") == name and g.get("kind") == kind),
+                gains=tuple(
+                    g
+                    for g in gains
+                    if (g.get("method"), g.get("kind")) == (name, kind) and g.get("synonyms", synonyms) == synonyms
+                ),
                 command=_for_languages(_command(way, name, model, have), to),
             )
         )
@@ -249,7 +254,7 @@ def advise(
 def _command(way: Way, name: str, model: str, have: Collection[str]) -> str:
     command = way.command.replace("--model MODEL", f"--model {model}").replace("--multi MODEL", f"--multi {model}")
     if "synonyms" in have and name in ("ear", "robust"):
-        command = command.replace("--variant gaussian", "--variant rs-da") + " --synonyms SYNONYMS"
+        command = command.replace("--variant adv", "--variant xtune --noise-from synonyms") + " --synonyms SYNONYMS"
     return command
 
 
@@ -309,7 +314,7 @@ def time_steps(model: str, kind: str, batch_size: int = 32) -> dict[str, float]:
     task = task_for(examples, None, **options)
     found = {}
     for name in (name for name, way in WAYS.items() if way.timed):
-        settings: Mapping[str, object] = {"variant": "gaussian"} if name == "robust" else {}
+        settings: Mapping[str, object] = {"variant": "adv"} if name == "robust" else {}
         network = load_model(model, task)
         method = method_class(name)(method_settings(name)(**settings), task, tokenizer, examples)
         if hasattr(method, "prepare"):

@@ -148,7 +148,7 @@ def transfer(
         text: Language -> unlabelled text: what the task model speaks about, what students read. A tenth is kept to
             judge by.
         synonyms: File of source-language synonyms, for `ear` and `robust`; default: neighbours in the encoder's
-            embeddings for `ear`, and noise in place of synonyms for `robust`.
+            embeddings for `ear`, and worst-case noise in place of synonyms for `robust`.
         test: Data to score every candidate on, after the choice is made.
         languages: Of the test data; default: all.
         methods: Candidates, such as `ear` or chains such as `adjust+ear+student`; default: all that the inputs allow.

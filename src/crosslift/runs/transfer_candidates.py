@@ -60,7 +60,7 @@ COST = {
     "finetune": 1.0,
     "frozen": 0.7,
     "ear": 2.5,
-    "robust": 1.4,
+    "robust": 2.5,
     "adjust": 1.0,
     "with-adjustment": 4.0,
     "distill": 2.0,
@@ -173,7 +173,7 @@ def run_candidate(name: str, inputs: Inputs, runs: Path, settings: Mapping[str, 
     if method == "frozen":
         settings = {"frozen_layers": frozen_layers(model), **settings}
     if method == "robust":
-        extra["variant"] = "rs-da" if inputs.synonyms else "gaussian"
+        extra |= {"variant": "xtune", "noise_from": "synonyms"} if inputs.synonyms else {"variant": "adv"}
     return fit(
         method if method in ("ear", "robust") else "finetune",
         model=model,
