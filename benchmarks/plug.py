@@ -302,6 +302,7 @@ def speed(arguments: argparse.Namespace, device: torch.device, found: dict[str, 
                 ratio = found["straightforward"]["seconds"] / seconds  # type: ignore[index]
                 variants[variant] |= {"check": same, "ratio": ratio}  # type: ignore[operator]
             except Exception as error:  # the others are still worth knowing
+                lean.zero_grad(set_to_none=True)
                 variants[variant] = {"failed": f"{type(error).__name__}: {error}"}
                 say(f"{variant} failed: {error}")
             keep(arguments, found)
