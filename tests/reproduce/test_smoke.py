@@ -75,6 +75,15 @@ def test_a_light_run_keeps_scores_alone_and_makes_again_what_others_need(choice,
     assert second["rows"] == first["rows"]
 
 
+def test_runs_that_moved_to_another_folder_without_their_weights_are_not_run_again(choice, tmp_path):
+    ear = entries()["ear.figure4"]
+    (first,) = reproduce([ear], choice, tmp_path / "here", tmp_path / "results", light=True, engine="here")
+    shutil.copytree(tmp_path / "here", tmp_path / "there", ignore=shutil.ignore_patterns(".sweep", "model", "variants"))
+    (second,) = reproduce([ear], choice, tmp_path / "there", tmp_path / "results", light=True, engine="here")
+    assert second == first
+    assert not (tmp_path / "there" / ".sweep" / "events.jsonl").exists(), "nothing was begun"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [name for name in entries() if name not in HANDFUL])

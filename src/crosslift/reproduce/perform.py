@@ -12,8 +12,10 @@ from crosslift.data.storage import Json
 from crosslift.reproduce.plan import Plan, Step
 from crosslift.runs.evaluation_data import evaluation_name
 from crosslift.runs.folder import FINISHED
-from crosslift.runs.sweep import Progress, sweep
+from crosslift.runs.sweep import Progress, groups, sweep
 from crosslift.runs.sweep_grid import OWN
+from crosslift.runs.sweep_grid import plan as grid
+from crosslift.runs.sweep_work import complete
 
 WEIGHTS = ("model", "connector", "steps", "embeddings.safetensors", "teacher")
 """What other steps may build on."""
@@ -53,6 +55,12 @@ def perform(
     """
     done = Performed()
     waiting = list(plan.steps.values())
+    standing = _standing(waiting, Path(out).absolute())
+    again = _lacking(waiting, standing)
+    if again:
+        say(f"{len(again)} runs are made again: their weights are needed and gone")
+    for key in again:
+        (standing.pop(key) / FINISHED).unlink()
     wave = 0
     while waiting:
         for step in waiting:
@@ -67,16 +75,39 @@ def perform(
             break
         wave += 1
         say(f"wave {wave}: {len(ready)} runs{f', {len(waiting)} wait for them' if waiting else ''}")
-        needed = {need for step in waiting for need in step.needs}
+        needed = {need for step in waiting if step.key not in standing for need in step.needs}
         _wave(ready, needed, done, out, light, show, engine)
-        # Weights that an earlier, light run of other tables removed are made again.
-        lacking = [step for step in ready if step.key in needed and _bare(done.folders.get(step.key))]
-        for step in lacking:
-            (done.folders[step.key] / FINISHED).unlink()
-        if lacking:
-            say(f"wave {wave} again: {len(lacking)} runs, whose weights are needed and gone")
-            _wave(lacking, needed, done, out, light, show, engine)
     return done
+
+
+def _standing(steps: Sequence[Step], out: Path) -> dict[str, Path]:
+    """Return key -> folder of the steps that are trained and scored already."""
+    known = groups(out)
+    found: dict[str, Path] = {}
+    waiting = list(steps) if known else []
+    while ready := [step for step in waiting if all(need in found for need in step.needs)]:
+        waiting = [step for step in waiting if step not in ready]
+        blocks = grid_blocks(ready, found)
+        runs = grid({"fit": [block for block, _ in blocks]}, known, out)
+        planned = {(_alike(run.fit), run.seed): run for run in runs}
+        for block, step in ((block, step) for block, own in blocks for step in own):
+            run = planned[_alike(_single(block)), step.seed]
+            if complete(out, run):
+                found[step.key] = out / run.name
+    return found
+
+
+def _lacking(steps: Sequence[Step], standing: Mapping[str, Path]) -> list[str]:
+    """Return the steps that are done, but whose weights are gone and needed by steps that are not."""
+    by_key = {step.key: step for step in steps}
+    found: dict[str, None] = {}
+    undone = [step for step in steps if step.key not in standing]
+    while undone:
+        for need in undone.pop().needs:
+            if need in standing and need not in found and _bare(standing[need]):
+                found[need] = None
+                undone.append(by_key[need])
+    return list(found)
 
 
 def _wave(
@@ -122,8 +153,8 @@ def remove_weights(folder: Path, *, variants_only: bool = False) -> None:
             path.unlink()
 
 
-def _bare(folder: Path | None) -> bool:
-    return folder is not None and not any((folder / name).exists() for name in WEIGHTS)
+def _bare(folder: Path) -> bool:
+    return not any((folder / name).exists() for name in WEIGHTS)
 
 
 def _single(block: Json) -> Json:

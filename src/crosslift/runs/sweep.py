@@ -161,7 +161,7 @@ def sweep(
     stem = Path(grid).stem if isinstance(grid, (str, Path)) else "sweep"
     # Absolute, because workers of a cluster start elsewhere.
     folder = Path(str(out or content.get("out") or Path("runs") / stem)).absolute()
-    runs = [Progress(planned) for planned in plan(content, _groups(folder))]
+    runs = [Progress(planned) for planned in plan(content, groups(folder), folder)]
     for run in runs:
         _adopt(folder, run, "kept")
     (folder / SCRATCH).mkdir(parents=True, exist_ok=True)
@@ -232,7 +232,8 @@ def _how_far(folder: Path, run: Progress) -> tuple[str, int, int]:
         return "", 0, 0
 
 
-def _groups(folder: Path) -> list[str]:
+def groups(folder: Path) -> list[str]:
+    """Return the groups of runs that a sweep's folder has."""
     return sorted({path.parent.parent.name for path in folder.glob("*/seed-*/config.json")})
 
 

@@ -112,12 +112,13 @@ def _first_line(error: Exception) -> str:
     return str(said).splitlines()[0].rstrip(".")
 
 
-def plan(grid: Mapping[str, object], known: Iterable[str] = ()) -> list[Planned]:
+def plan(grid: Mapping[str, object], known: Iterable[str] = (), out: Path | None = None) -> list[Planned]:
     """Check a grid and write it out as runs, in the order of the file; nothing runs and nothing is written.
 
     Args:
         grid: What `read_grid` returned.
         known: Groups that are there already; a run that belongs to one keeps its name, whatever the grid adds.
+        out: Folder of the sweep; runs that build on others of it keep their names when the folder moves.
     """
     refuse_unknown(grid, PARTS, "The grid")
     shared = _mapping(grid.get("shared") or {}, "shared")
@@ -139,7 +140,7 @@ def plan(grid: Mapping[str, object], known: Iterable[str] = ()) -> list[Planned]
             refuse_unknown(part, EVALUATE, "evaluate")
         for choice in itertools.product(*axes.values()):
             one = check(dict(zip(axes, choice, strict=True)), kinds)
-            chosen.setdefault(_digest(one), (one, [], scored_on))[1].extend(seeds)
+            chosen.setdefault(_digest(one, out), (one, [], scored_on))[1].extend(seeds)
     if not blocks or not chosen:
         raise BadInput("The grid has no runs.", "Write what to train under fit: method, model, data, seeds, settings.")
     named = {name.rpartition("-")[2]: name for name in known}
@@ -179,15 +180,17 @@ def _seeds(given: object) -> list[int]:
     return found
 
 
-def _digest(chosen: Json) -> str:
+def _digest(chosen: Json, out: Path | None = None) -> str:
     """Return ten digits for what a run learns from: settings and the content of data files.
 
-    How the machine is used changes nothing that is learned, so it does not count.
+    How the machine is used changes nothing that is learned, so it does not count; neither does where the sweep lies.
     """
     execution = {setting.name for setting in fields(Execution)}
     digest = hashlib.blake2b(digest_size=5)
     content = {name: value for name, value in chosen.items() if name not in execution and value is not None}
-    digest.update(json.dumps(content, sort_keys=True, default=str).encode())
+    written = json.dumps(content, sort_keys=True, default=str)
+    here = json.dumps(f"{out}/")[1:-1]  # as it is written within a text
+    digest.update((written.replace(here, "./") if out else written).encode())
     for file in _files(list(chosen.values())):
         digest.update(_content(file, file.stat().st_mtime_ns))
     return digest.hexdigest()

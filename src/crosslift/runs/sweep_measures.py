@@ -11,9 +11,11 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import torch
+from torch import nn
 
 from crosslift import demo
 from crosslift.data import load
@@ -24,6 +26,7 @@ from crosslift.errors import BadInput
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.progress import Watch
 
+Model = TypeVar("Model", bound=nn.Module)
 SETTINGS = ()
 """These functions take named arguments alone."""
 
@@ -113,7 +116,7 @@ def measure_similarities(
     folder = _start("similarities", locals())
     wanted = None if targets is None else list(dict.fromkeys([source, *targets]))
     sets = parallel_sets(data, wanted, split, limit, labelled=False, watch=watch)
-    encoder, tokenizer = load_encoder(model), load_tokenizer(model)
+    encoder, tokenizer = _placed(load_encoder(model)), load_tokenizer(model)
     chosen = best_layer(int(encoder.config.num_hidden_layers), layer)
     length = min(128, int(tokenizer.model_max_length))
     vectors = {x: sentence_vectors(encoder, tokenizer, s.texts, max_length=length)[chosen] for x, s in sets.items()}
@@ -262,9 +265,10 @@ def measure_plug(
 
     folder = _start("plug-alignment", locals())
     texts = {x: list(load(data, language=x, split=split).texts)[:limit] for x in ("en", *targets)}
-    base = load_encoder(mono)
+    base = _placed(load_encoder(mono))
     if connector:
         loaded = load_connector(connector, multi)
+        _placed(loaded.connector)
     else:
         encoder = load_encoder(multi)
         depth, middle = int(base.config.num_hidden_layers), int(base.config.num_hidden_layers) // 2
@@ -273,6 +277,7 @@ def measure_plug(
             base.config.hidden_size, depth, "none",
         )  # fmt: skip
         loaded = LoadedConnector(facts, cast("Any", lambda states, mask: states), encoder, {})
+    _placed(loaded.multi)
     found = cross_model_alignment(loaded, base, (load_tokenizer(multi), load_tokenizer(mono)), texts["en"], texts)
     cells = {
         x: {
@@ -300,6 +305,11 @@ def named_bitext(name: Any, language: str) -> Any:  # noqa: ANN401  a file's nam
         known, _, split = str(name).partition("/")
         return demo.load_translations(known, language, split or "train")
     return name
+
+
+def _placed(model: Model) -> Model:
+    """Put a model onto the GPU where there is one."""
+    return model.to("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _cell(scores: Mapping[str, float | None]) -> Json:

@@ -17,6 +17,7 @@ from crosslift.errors import BadInput, nearest
 from crosslift.methods import METHODS, method_settings
 from crosslift.models.load import locate
 from crosslift.runs.fit import fit
+from crosslift.runs.folder import RunFolder
 from crosslift.runs.progress import Watch
 from crosslift.runs.settings import Execution, Optimisation, Selection, sort_settings
 from crosslift.tasks import TASKS
@@ -170,7 +171,9 @@ def _kind(given: Json, kinds: dict[str, str]) -> str:
     if not isinstance(reading, dict):
         raise BadInput(f"reading in the grid holds names and values, not {reading!r}.")
     refuse_unknown(reading, LOAD, "reading")
-    locate(str(given["model"]))
+    # A finished run may have lost its weights; what was built on it is still known by it.
+    if not RunFolder(str(given["model"])).done:
+        locate(str(given["model"]))
     where = json.dumps([given["data"], given.get("source"), reading], sort_keys=True)
     if where not in kinds:
         source = str(given.get("source") or "en")
