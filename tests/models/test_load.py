@@ -253,3 +253,14 @@ def test_a_tokenizer_saved_while_it_padded_and_cut_does_neither_when_it_is_loade
     assert '"padding": {' in (copy / "tokenizer.json").read_text(encoding="utf-8")
     rows = load.load_tokenizer(copy).backend_tokenizer.encode_batch(["one two three four five", "one"])
     assert len(rows[0].ids) > 4 and len(rows[1].ids) < len(rows[0].ids)
+
+
+def test_a_tokenizer_is_saved_alike_whatever_it_was_called_with_last(encoder, tmp_path):
+    tokenizer = xl.load_tokenizer(encoder)
+    load.save_tokenizer(tokenizer, tmp_path / "unused")
+    tokenizer(["some words", "and more"], truncation=True, max_length=3, padding=True)
+    load.save_tokenizer(tokenizer, tmp_path / "used")
+    names = [file.name for file in (tmp_path / "unused").iterdir()]
+    assert "tokenizer.json" in names
+    for name in names:
+        assert (tmp_path / "used" / name).read_bytes() == (tmp_path / "unused" / name).read_bytes()

@@ -126,7 +126,7 @@ def more_pieces(job: Job, arguments: argparse.Namespace) -> dict[str, Any]:
 
     name, _, language = job.encoder.partition("+")
     files = {language: [arguments.text[language]]}
-    steps = {"steps": arguments.steps} if arguments.steps else {}
+    steps = {"steps": arguments.steps or arguments.extension_steps, "window_tokens": arguments.extension_tokens}
     folder = arguments.scratch / f"{name}-{language}"
     done = extend_vocabulary(arguments.encoder[name], out=folder, text=files, pieces=arguments.pieces, **steps)
     return {"extended": done.start.to_dict()}
@@ -244,6 +244,8 @@ def main() -> None:
     parser.add_argument("--study-languages", type=_words, default=("ru", "hi"))
     parser.add_argument("--text", action="append", default=[], metavar="LANGUAGE=FILE", help="of `vocabulary`")
     parser.add_argument("--pieces", type=int, default=3000, help="new pieces of `vocabulary`")
+    parser.add_argument("--extension-steps", type=int, default=1000, help="masked-LM steps with the new pieces")
+    parser.add_argument("--extension-tokens", type=int, default=65_536, help="tokens of such a step")
     parser.add_argument("--pairs", type=int, default=PAIRS, help="pairs of each language, where a study says nothing")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minutes", type=float, help="start no further job after so many minutes")

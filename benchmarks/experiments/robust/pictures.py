@@ -64,6 +64,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=4)
     parser.add_argument("--pairs", type=int, default=30, help="synonyms in Figure 4")
     parser.add_argument("--rate", type=float, default=3e-4)
+    parser.add_argument("--epochs", type=float, default=1, help="the paper trains for one on XNLI")
     parser.add_argument("--steps", type=int, help="a dry run")
     parser.add_argument("--out", type=Path, default=Path("pictures"))
     arguments = parser.parse_args()
@@ -72,7 +73,7 @@ def main() -> None:
     for name, (method, options) in SYSTEMS.items():
         run = xl.fit(
             method, model=arguments.model, data="mnli", out=arguments.runs / name, synonyms=file, evaluations=1,
-            select="last", epochs=3, steps=arguments.steps, learning_rate=arguments.rate, **options,
+            select="last", epochs=arguments.epochs, steps=arguments.steps, learning_rate=arguments.rate, **options,
         )  # fmt: skip
         models[name] = (xl.load_encoder(run.model), xl.load_tokenizer(run.model))
     numbers: dict[str, dict[str, float]] = {}

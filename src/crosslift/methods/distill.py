@@ -38,6 +38,7 @@ from crosslift.data.words import ranges, row_starts
 from crosslift.errors import BadInput
 from crosslift.models.forward import forward
 from crosslift.models.teachers import context_spans, context_words, own_token
+from crosslift.models.tokenised import encode_once
 from crosslift.tasks.encoded import Ragged
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Distill:
         self.settings, self.task, self.said, self.order = settings, task, said, order
         self.pad_id = int(tokenizer.pad_token_id)
         examples = examples.unlabelled()
-        self.encoded = task.encode(examples, tokenizer)
+        self.encoded = encode_once(task, examples, tokenizer)
         self.lengths = self.encoded.lengths()
         texts = np.arange(len(examples)) if text_of is None else text_of
         self.text: Ints = texts[self.encoded.example_of]

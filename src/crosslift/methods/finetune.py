@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crosslift.models.forward import forward
+from crosslift.models.tokenised import encode_once
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,7 +39,7 @@ class Finetune:
     def __init__(self, settings: Settings, task: Task, tokenizer: PreTrainedTokenizerBase, examples: Examples) -> None:
         self.task = task
         self.pad_id = int(tokenizer.pad_token_id)
-        self.encoded = task.encode(examples, tokenizer)
+        self.encoded = encode_once(task, examples, tokenizer)
         self.lengths = self.encoded.lengths()
 
     def units(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:

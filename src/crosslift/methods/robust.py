@@ -29,6 +29,7 @@ from torch.nn.functional import kl_div, log_softmax
 from crosslift.errors import BadInput
 from crosslift.models.attention import Disturbance
 from crosslift.models.forward import forward
+from crosslift.models.tokenised import encode_once
 from crosslift.tasks.augmented import Augmented, SynonymSettings
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ class Robust:
         )
         self.pad_id = int(cast("int", tokenizer.pad_token_id))
         self.data = Augmented(settings, task, tokenizer, examples) if self.by_synonyms else None
-        self.encoded = self.data.encoded if self.data else task.encode(examples, tokenizer)
+        self.encoded = self.data.encoded if self.data else encode_once(task, examples, tokenizer)
         self.lengths = self.encoded.lengths() * (2 if settings.variant == "xtune" else 1)
         self.radius = 0.0
         self._disturbance: Disturbance | None = None

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from crosslift.data.storage import atomic
 from crosslift.errors import BadInput, CrossliftError, MissingExtra
 from crosslift.models.forward import OUTPUTS, forward
-from crosslift.models.load import load_model, load_tokenizer, locate
+from crosslift.models.load import load_model, load_tokenizer, locate, save_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -134,7 +134,7 @@ def export_onnx(name: str | Path, out: str | Path, *, int8: bool = True) -> dict
             facts["int8_megabytes"] = round(small.stat().st_size / 1e6, 2)
             facts["int8_agreement"] = _agreement(model, small, batches)
         model.config.save_pretrained(draft)
-        tokenizer.save_pretrained(draft)
+        save_tokenizer(tokenizer, draft)
         with resources.as_file(resources.files("crosslift.models") / "predict_onnx.py") as script:
             shutil.copyfile(script, draft / "predict.py")
     return facts

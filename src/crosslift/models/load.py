@@ -97,6 +97,13 @@ def load_tokenizer(name: str | Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """Write a tokenizer without the length and padding that its last call asked for: they are not part of it."""
+    tokenizer.backend_tokenizer.no_truncation()
+    tokenizer.backend_tokenizer.no_padding()
+    tokenizer.save_pretrained(folder)
+
+
 def positions(config: PretrainedConfig) -> int:
     """Return how many tokens a model can read at once, special tokens included."""
     most = int(getattr(config, "max_position_embeddings", 0) or 10**6)

@@ -23,7 +23,7 @@ from torch import nn
 
 from crosslift.data.storage import atomic
 from crosslift.errors import BadInput
-from crosslift.models.load import load_encoder, load_tokenizer, quiet_transformers
+from crosslift.models.load import load_encoder, load_tokenizer, quiet_transformers, save_tokenizer
 from crosslift.models.new_encoder import Architecture, new_encoder
 from crosslift.models.small_networks import BiLstmConfig, BiLstmModel, CnnConfig, CnnModel
 from crosslift.models.tokenizer_training import TokenizerSettings, train_tokenizer
@@ -113,7 +113,7 @@ def save_student(encoder: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, f
     """Write an encoder and its tokenizer as a Hugging Face folder, whole or not at all."""
     with atomic(folder) as draft, quiet_transformers():
         encoder.save_pretrained(draft, save_original_format=False)
-        tokenizer.save_pretrained(draft)
+        save_tokenizer(tokenizer, draft)
 
 
 def save_with_layers(name: str | Path, count: int, folder: Path) -> None:

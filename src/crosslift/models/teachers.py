@@ -32,6 +32,7 @@ from crosslift.errors import BadInput, BadLabels, MissingExtra
 from crosslift.models.forward import forward
 from crosslift.models.frozen import FrozenCache, FrozenRows, text_keys, tokenizer_fingerprint, weights_fingerprint
 from crosslift.models.load import load_model, load_tokenizer, locate, model_kind, model_labels
+from crosslift.models.tokenised import encode_once
 from crosslift.tasks import TASKS, Encoded, Kept, Ragged, Task
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ class ModelTeacher:
     def __call__(self, examples: Examples) -> Floats | Ragged:
         """Return log-probabilities of examples."""
         examples = examples.unlabelled()
-        encoded = self.task.encode(examples, self._tokenizer)
+        encoded = encode_once(self.task, examples, self._tokenizer)
         kept: list[Kept] = [{} for _ in range(len(encoded))]
         for rows in evaluation_batches(encoded.lengths(), _TOKENS[self.device.type]):
             outputs = self.run(self.task.collate(encoded, rows, int(self._tokenizer.pad_token_id)))

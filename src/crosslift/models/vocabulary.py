@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from crosslift.data.storage import atomic
 from crosslift.errors import BadInput
-from crosslift.models.load import load_config, load_tokenizer, locate, quiet_transformers
+from crosslift.models.load import load_config, load_tokenizer, locate, quiet_transformers, save_tokenizer
 from crosslift.models.new_pieces import NewPiece, choose_pieces
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _rebuild(
     _resize(weights, kept, parts)
     with atomic(out) as draft:
         draft.mkdir()
-        tokenizer.save_pretrained(draft)
+        save_tokenizer(tokenizer, draft)
         for stale in ("vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model"):
             (draft / stale).unlink(missing_ok=True)
         (draft / "tokenizer.json").write_text(json.dumps(state, ensure_ascii=False), encoding="utf-8")

@@ -14,6 +14,7 @@ from torch import nn
 from crosslift.data.examples import Answer, Examples, Label
 from crosslift.errors import CrossliftError
 from crosslift.models.teachers import context_spans, log_softmax
+from crosslift.models.tokenised import encode_once
 from crosslift.runs.evaluate import run_model
 from crosslift.tasks.qa import best_pairs
 
@@ -82,7 +83,7 @@ class Agreement:
     ) -> None:
         self.task, self.examples, self.evaluations = task, examples, evaluations
         self.pad_id = int(tokenizer.pad_token_id)
-        self.encoded = task.encode(examples.unlabelled(), tokenizer)
+        self.encoded = encode_once(task, examples.unlabelled(), tokenizer)
         self.asked = 0
 
     def __call__(self, model: nn.Module) -> dict[str, float]:

@@ -11,7 +11,7 @@ from torch import nn
 
 from crosslift.data.storage import Json, atomic, write_json
 from crosslift.errors import BadInput
-from crosslift.models.load import quiet_transformers
+from crosslift.models.load import quiet_transformers, save_tokenizer
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import describe
 from crosslift.runs.train import Trained
@@ -70,7 +70,7 @@ def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folde
     with atomic(folder) as draft, quiet_transformers():
         # The names of the model itself: some versions would write those of very old checkpoints (LayerNorm.gamma).
         model.save_pretrained(draft, save_original_format=False)
-        tokenizer.save_pretrained(draft)
+        save_tokenizer(tokenizer, draft)
 
 
 def average_models(folders: Sequence[Path], out: Path) -> None:

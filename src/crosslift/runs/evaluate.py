@@ -26,6 +26,7 @@ from crosslift.errors import BadInput
 from crosslift.measure.scores import Score, Scores
 from crosslift.models.forward import forward
 from crosslift.models.load import load_model, load_tokenizer, locate, model_kind, model_labels
+from crosslift.models.tokenised import encode_once
 from crosslift.runs.card import write_card
 from crosslift.runs.evaluation_data import EvaluationSets, check_kind
 from crosslift.runs.folder import RunFolder, find_runs
@@ -55,7 +56,7 @@ def predict_examples(
     watch: Watch | None = None,
 ) -> list[Prediction]:
     """Return one prediction per example, in order."""
-    encoded = task.encode(examples.unlabelled(), tokenizer)
+    encoded = encode_once(task, examples.unlabelled(), tokenizer)
     pad_id = int(tokenizer.pad_token_id)
     kept = run_model(model, task, encoded, pad_id, max_tokens=max_tokens, precision=precision, watch=watch)
     return task.decode(kept, encoded, examples)
@@ -93,7 +94,7 @@ def dev_scorer(
     task: Task, tokenizer: PreTrainedTokenizerBase, dev: Examples
 ) -> Callable[[nn.Module], dict[str, float]]:
     """Return a function that scores a model on source dev data, tokenised once."""
-    encoded = task.encode(dev.unlabelled(), tokenizer)
+    encoded = encode_once(task, dev.unlabelled(), tokenizer)
 
     def score(model: nn.Module) -> dict[str, float]:
         kept = run_model(model, task, encoded, int(tokenizer.pad_token_id))

@@ -24,6 +24,7 @@ from crosslift.data.words import ranges, row_starts
 from crosslift.errors import BadInput
 from crosslift.measure.igap import Band, Checkpoint, Final
 from crosslift.models.forward import forward
+from crosslift.models.tokenised import encode_once
 from crosslift.runs.evaluate import MAX_TOKENS
 from crosslift.runs.machine import autocast_for
 from crosslift.tasks import Encoded, Task
@@ -64,7 +65,7 @@ class Measured:
             raise BadInput(f"{examples.name or 'The data'} ({examples.language}) has no labels to measure errors by.")
         self.task, self.examples, self.max_tokens = task, examples, max_tokens
         self.pad_id = int(tokenizer.pad_token_id)
-        self.encoded: Encoded = task.encode(examples.unlabelled(), tokenizer)
+        self.encoded: Encoded = encode_once(task, examples.unlabelled(), tokenizer)
         self.lengths = -(-self.encoded.lengths() // 8) * 8  # as they are padded
         # A long text may have several rows; rows of an item follow each other.
         self.starts = row_starts(np.bincount(self.encoded.example_of, minlength=len(examples)))

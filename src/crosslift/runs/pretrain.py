@@ -20,7 +20,7 @@ from crosslift.data.storage import atomic, write_json
 from crosslift.data.tokenise import Workers
 from crosslift.errors import BadInput, CrossliftError
 from crosslift.methods.pretrain import Objectives, Pretrainer, Sampling
-from crosslift.models.load import load_config, load_tokenizer, locate
+from crosslift.models.load import load_config, load_tokenizer, locate, save_tokenizer
 from crosslift.models.new_encoder import Architecture, new_encoder, take_body
 from crosslift.models.tokenizer_training import TokenizerSettings, train_tokenizer
 from crosslift.runs.config_file import read_arguments
@@ -274,7 +274,7 @@ def save_encoder(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, fol
     with atomic(folder) as draft:
         draft.mkdir()
         model.to(torch.float16).save_pretrained(draft, save_original_format=False)
-        tokenizer.save_pretrained(draft)
+        save_tokenizer(tokenizer, draft)
     model.to(torch.float32)
 
 
