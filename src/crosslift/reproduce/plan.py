@@ -27,7 +27,7 @@ SOME = 3
 """Columns of a row that are filled at scale smoke."""
 NEEDS = {
     "translator": "a translator: --translator NAME",
-    "resources": "plain text and dictionaries (text-LANGUAGE.txt, lexicon-LANGUAGE.tsv): --resources FOLDER",
+    "resources": "plain text and dictionaries (text-, synonyms- and lexicon-LANGUAGE files): --resources FOLDER",
     "mono": "a monolingual model: --model mono=FOLDER",
 }
 Languages = Callable[[str, str], list[str] | None]
