@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crosslift.cli.options import Json, Quiet, seeds, show_json
-from crosslift.errors import BadInput, CrossliftError
+from crosslift.errors import BadInput, CrossliftError, Unfinished
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,12 +43,16 @@ def reproduce(
     gpus: Annotated[float | None, typer.Option(help="Share of a GPU for each run, such as 0.125.")] = None,
     address: Annotated[str | None, typer.Option(help="Ray cluster, HOST:PORT (default: the one here).")] = None,
     light: Annotated[bool, typer.Option("--light", help="Keep no weights that nobody needs any more.")] = False,
+    minutes: Annotated[
+        float | None, typer.Option(help="Begin no run after so many; 0: records of what is there.")
+    ] = None,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Run tables and figures of the five papers at a scale that fits, and print ours beside theirs."""
     from crosslift.cli.sweep import Board
     from crosslift.reproduce import records
+    from crosslift.reproduce.collect import NOT_YET
     from crosslift.reproduce.entries import entries, find
 
     known = list(entries().values())
@@ -69,7 +73,7 @@ def reproduce(
         found = records.reproduce(
             chosen, choice, out or Path(SHOW) / scale, results,
             show=board.show, say=lambda text: None if quiet or as_json else print(text, file=sys.stderr),
-            light=light, engine=engine, workers=workers, cores=cores, gpus=gpus, address=address,
+            light=light, minutes=minutes, engine=engine, workers=workers, cores=cores, gpus=gpus, address=address,
         )  # fmt: skip
     if as_json:
         show_json(found)
@@ -77,15 +81,16 @@ def reproduce(
         for one, record in zip(chosen, found, strict=True):
             typer.echo(records.as_text(one, record) + "\n")
         typer.echo(f"results   {results / scale}")
-    failed = {
-        reason for record in found for row in records.rows_of(record) for reason in row.missing.values()
-        if reason.startswith("failed")
-    }  # fmt: skip
+    reasons = [reason for record in found for row in records.rows_of(record) for reason in row.missing.values()]
+    failed = {reason for reason in reasons if reason.startswith("failed")}
     if failed:
         raise CrossliftError(
             f"{len(failed)} kinds of runs failed; the first: {sorted(failed)[0]}",
             "The others are done. Start the same command again to try the failed ones.",
         )
+    left = sum(reason.endswith(NOT_YET) for reason in reasons)
+    if left and minutes:
+        raise Unfinished(f"{left} cells lack runs: time was up.", "The same command goes on.")
 
 
 def _choice(

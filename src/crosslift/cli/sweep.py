@@ -32,12 +32,13 @@ def sweep(
     gpus: Annotated[float | None, typer.Option(help="Share of a GPU for each run, such as 0.25.")] = None,
     retries: Annotated[int, typer.Option(help="Further tries after a worker died or a run crashed.")] = 2,
     address: Annotated[str | None, typer.Option(help="Ray cluster, HOST:PORT (default: the one here).")] = None,
+    minutes: Annotated[float | None, typer.Option(help="Begin no further run after so many.")] = None,
     dry: Annotated[bool, typer.Option("--dry", help="Check the grid and list its runs; nothing runs.")] = False,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Train and score every run of a grid; what is done already is kept."""
-    from crosslift.errors import CrossliftError
+    from crosslift.errors import CrossliftError, Unfinished
     from crosslift.runs.sweep import sweep as run_sweep
     from crosslift.runs.sweep_grid import plan, read_grid
 
@@ -60,6 +61,7 @@ def sweep(
             gpus=gpus,
             retries=retries,
             address=address,
+            minutes=minutes,
             show=board.show,
         )
     if as_json:
@@ -73,6 +75,8 @@ def sweep(
             f"{len(done.failed)} of {len(done.runs)} runs failed; the first, {first.planned.name}: {first.error}",
             "The others are done. Start the same command again to try the failed ones.",
         )
+    if done.left:
+        raise Unfinished(f"{len(done.left)} of {len(done.runs)} runs are left: no time.", "The same command goes on.")
 
 
 class Board:

@@ -18,6 +18,8 @@ from crosslift.reproduce.perform import Performed, results_name
 from crosslift.reproduce.plan import Plan, Source
 from crosslift.runs.predictions import read_predictions
 
+NOT_YET = "not run yet"
+
 
 @dataclass
 class Cell:
@@ -81,6 +83,9 @@ def _cell(sources: Sequence[Source], plan: Plan, done: Performed) -> Cell:
         if wrong:
             cell.missing = f"failed: {wrong}"
             continue
+        if done.left & {source.step, source.against}:
+            cell.missing = NOT_YET
+            continue
         results = read_json(done.folders[source.step] / "results.json")
         if source.against:
             value: float | None = _ranked(source, results, read_json(done.folders[source.against] / "results.json"))
@@ -109,6 +114,8 @@ def _cell(sources: Sequence[Source], plan: Plan, done: Performed) -> Cell:
         kept = {seed: {x: v for x, v in values.items() if x in shared} for seed, values in kept.items() if shared}
     cell.values = {seed: fmean(values.values()) for seed, values in sorted(kept.items())}
     cell.languages = tuple(next(iter(kept.values()))) if kept else ()
+    if cell.values and cell.missing == NOT_YET:
+        cell.missing = f"without some of its seeds or languages: {NOT_YET}"
     cell.english = fmean(english) if english else None
     return cell
 

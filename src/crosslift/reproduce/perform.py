@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,10 +29,12 @@ class Performed:
     Attributes:
         folders: Key of a step -> its run folder.
         failed: Key -> why.
+        left: Keys of the steps that nobody has run yet.
     """
 
     folders: dict[str, Path] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
 
 
 def perform(
@@ -41,6 +44,7 @@ def perform(
     show: Callable[[Sequence[Progress]], None] | None = None,
     say: Callable[[str], None] = lambda text: None,
     light: bool = False,
+    minutes: float | None = None,
     **engine: Any,  # noqa: ANN401  those of `sweep`: engine, workers, cores, gpus, retries, address
 ) -> Performed:
     """Do every step of a plan that is not done; started again, it goes on.
@@ -51,11 +55,15 @@ def perform(
         show: Called with the runs of the wave at work, a few times a second.
         say: Told where a wave begins.
         light: Remove the weights of a run as soon as no other step needs them; scores and predictions stay.
+        minutes: Begin no further run after so many; 0: take what is there.
         engine: Arguments of `sweep` that say where runs are performed.
     """
     done = Performed()
+    end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
     waiting = list(plan.steps.values())
     standing = _standing(waiting, Path(out).absolute())
+    if minutes == 0:
+        return Performed(standing, left={step.key for step in waiting if step.key not in standing})
     again = _lacking(waiting, standing)
     if again:
         say(f"{len(again)} runs are made again: their weights are needed and gone")
@@ -76,7 +84,11 @@ def perform(
         wave += 1
         say(f"wave {wave}: {len(ready)} runs{f', {len(waiting)} wait for them' if waiting else ''}")
         needed = {need for step in waiting if step.key not in standing for need in step.needs}
-        _wave(ready, needed, done, out, light, show, engine)
+        # The longest first, so that none of them is at work alone in the end.
+        ready.sort(key=lambda step: -step.seconds)
+        left = max(0.0, end - time.monotonic()) / 60
+        _wave(ready, needed, done, out, light, show, {**engine, "minutes": None if minutes is None else left})
+    done.left = {key for key in plan.steps if key not in done.folders and key not in done.failed}
     return done
 
 
@@ -139,7 +151,7 @@ def _wave(
         run = found[_alike(_single(block)), step.seed]
         if run.state == "failed":
             done.failed[step.key] = str(run.error).splitlines()[0]
-        else:
+        elif run.state != "waiting":
             done.folders[step.key] = finished.path / run.planned.name
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -23,6 +24,8 @@ from crosslift.runs.sweep_grid import Planned, plan, read_grid
 from crosslift.runs.sweep_work import SCRATCH, complete, scratch
 
 ENGINES = ("local", "ray", "here")
+WRITE_EVERY = 5.0
+"""Seconds between two writings of `results.json`: with a thousand runs it takes longer than some of them."""
 State = Literal["waiting", "running", "done", "kept", "failed"]
 
 
@@ -82,6 +85,11 @@ class Sweep:
         """The runs that failed."""
         return [run for run in self.runs if run.state == "failed"]
 
+    @property
+    def left(self) -> list[Progress]:
+        """The runs for which there was no time."""
+        return [run for run in self.runs if run.state == "waiting"]
+
     def scores(self) -> list[Scores]:
         """Return one table of scores per group of seeds and evaluation, in the order of the grid."""
         tables: dict[tuple[str, str], Scores] = {}
@@ -131,11 +139,13 @@ def sweep(
     gpus: float | None = None,
     retries: int = 2,
     address: str | None = None,
+    minutes: float | None = None,
     show: Callable[[Sequence[Progress]], None] | None = None,
 ) -> Sweep:
     """Train and score every run of a grid; started again, it goes on.
 
-    The whole grid is checked before anything runs. `results.json` in the folder is rewritten whenever a run ends.
+    The whole grid is checked before anything runs. While runs end, `results.json` in the folder is rewritten every few
+    seconds.
 
     Args:
         grid: A file (YAML, TOML or JSON), or its content.
@@ -146,6 +156,7 @@ def sweep(
         gpus: Share of a GPU for each run; default: one where there are any.
         retries: How often a run is tried again after its worker died or it failed for no reason of the user's.
         address: `HOST:PORT` of a Ray cluster; default: the one that runs here, else a new one on this machine.
+        minutes: Begin no further run after so many; those that were begun are finished, the others keep waiting.
         show: Called with all runs a few times a second.
 
     Returns:
@@ -157,6 +168,8 @@ def sweep(
         raise BadInput("--address is for --engine ray.")
     if cores < 1 or retries < 0 or (workers is not None and workers < 1):
         raise BadInput("--cores and --workers are at least 1, --retries at least 0.")
+    if minutes is not None and minutes < 0:
+        raise BadInput(f"--minutes is 0 or more, not {minutes:g}.")
     content = read_grid(grid) if isinstance(grid, (str, Path)) else grid
     stem = Path(grid).stem if isinstance(grid, (str, Path)) else "sweep"
     # Absolute, because workers of a cluster start elsewhere.
@@ -172,7 +185,8 @@ def sweep(
         if any(run.state == "waiting" for run in runs):
             crew = _engine(engine, folder, workers, cores, gpus, address)
             try:
-                _perform(done, crew, retries, show or (lambda _: None))
+                end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
+                _perform(done, crew, retries, end, show or (lambda _: None))
             finally:
                 crew.close()
                 write_json(folder / "results.json", done.to_dict())
@@ -181,12 +195,12 @@ def sweep(
     return done
 
 
-def _perform(done: Sweep, crew: Engine, retries: int, show: Callable[[Sequence[Progress]], None]) -> None:
+def _perform(done: Sweep, crew: Engine, retries: int, end: float, show: Callable[[Sequence[Progress]], None]) -> None:
     by_name = {run.planned.name: run for run in done.runs}
     waiting = deque(run for run in done.runs if run.state == "waiting")
-    busy = 0
-    while waiting or busy:
-        while waiting and crew.free > 0:
+    busy, written = 0, time.monotonic()
+    while busy or (waiting and time.monotonic() < end):
+        while waiting and crew.free > 0 and time.monotonic() < end:
             run = waiting.popleft()
             run.state, run.attempts, busy = "running", run.attempts + 1, busy + 1
             crew.submit(run.planned)
@@ -204,7 +218,9 @@ def _perform(done: Sweep, crew: Engine, retries: int, show: Callable[[Sequence[P
                 waiting.appendleft(run)
             else:
                 run.state = "failed"
-            write_json(done.path / "results.json", done.to_dict())
+            if time.monotonic() - written > WRITE_EVERY:
+                write_json(done.path / "results.json", done.to_dict())
+                written = time.monotonic()
     show(done.runs)
 
 
