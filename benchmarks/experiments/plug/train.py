@@ -46,6 +46,9 @@ def train(arm: str, seed: int, arguments: argparse.Namespace) -> str:
 
     out = Path(arguments.out) / f"{arm}-{seed}"
     settings = {"steps": arguments.steps, **ARMS[arm]}
+    for name in ("batch_size", "max_tokens"):
+        if getattr(arguments, name):
+            settings.setdefault(name, getattr(arguments, name))
     if arguments.plain:
         settings["cuda_graphs"] = False
     if arguments.dry:
@@ -107,6 +110,8 @@ def main() -> int:
     parser.add_argument("--seeds", default="1", help="for instance 1,2,3")
     parser.add_argument("--steps", type=int, default=6000)
     parser.add_argument("--evaluations", type=int, default=6)
+    parser.add_argument("--batch-size", type=int, help="rows per step of the arms that do not say it themselves")
+    parser.add_argument("--max-tokens", type=int, help="tokens of a micro-batch; bounds the memory of an arm")
     parser.add_argument("--max-minutes", type=float, help="of training, per arm")
     parser.add_argument("--workers", type=int, default=3, help="arms at a time")
     parser.add_argument("--prepare", action="store_true", help="read and tabulate the text, train nothing")
