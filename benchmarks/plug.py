@@ -2,7 +2,7 @@
 
     python benchmarks/plug.py --text text-en.txt.xz --out benchmarks/results/plug-speed.json     # on a GPU
     python benchmarks/plug.py --dry                                                              # tiny, on a CPU
-    python benchmarks/plug.py --variants norms norms+bf16 --out FILE      # changes to our step, one after the other
+    python benchmarks/plug.py --variants bf16 bf16+last --out FILE        # changes to our step, one after the other
 
 Every part is written to `--out` as it is known. Weights are random, drawn on the device; text is cut by the embedded
 models' vocabularies, whose ids are rows of the larger embeddings: speed does not depend on either. Both versions get

@@ -1,5 +1,7 @@
 """The connector's losses, and that nothing else learns."""
 
+import copy
+
 import pytest
 import torch
 from transformers import AutoModelForMaskedLM
@@ -10,6 +12,7 @@ from crosslift.methods.plug import (
     Adaptation,
     PlugPoints,
     Settings,
+    compiler_options,
     hidden_loss,
     pooled,
     relative_distance,
@@ -271,3 +274,20 @@ def test_the_paper_preset_is_table_5():
     assert (paper["learning_rate"], paper["clip"], paper["weight_decay"]) == (2e-4, 2.0, 0.01)
     assert (paper["beta2"], paper["schedule"], paper["warmup"] * paper["steps"]) == (0.98, "linear", 3_000)
     assert paper["epsilon"] == 1e-6
+
+
+def test_the_compilers_options_are_known_to_this_torch_and_change_no_value():
+    from torch._inductor import config
+
+    options = compiler_options()
+    assert bool(options) == hasattr(config.triton, "mix_order_reduction")
+    torch.manual_seed(0)
+    plain = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.LayerNorm(8))
+    compiled = copy.deepcopy(plain)
+    compiled.compile(dynamic=False, options=options)
+    found = []
+    for layer in (plain, compiled):
+        inputs = torch.linspace(-1, 1, 32).reshape(4, 8).requires_grad_()
+        layer(inputs).square().sum().backward()
+        found.append((inputs.grad, layer[1].weight.grad))
+    torch.testing.assert_close(found[0], found[1])

@@ -172,6 +172,9 @@ SAME = {"A": A, "B": B, "C": row("C", [41.0, 51.0], 5.0)}
         ({"mostly_better": ["B", "A"]}, "does not hold"),
         ({"above": ["A", 33.3]}, "holds"),
         ({"above": ["B", 60]}, "does not hold"),
+        ({"below": ["B", 60]}, "holds"),
+        ({"below": ["A", 33.3]}, "does not hold"),
+        ({"below": ["C", 50]}, "undecided"),
         ({"rising": ["B", "C", "A"]}, "holds"),
         ({"rising": ["A", "C", "B"]}, "does not hold"),
     ],
@@ -203,3 +206,19 @@ def test_claims_are_decided_from_records_and_open_without(tmp_path, monkeypatch)
         seen["english"] = 10.0
     write_json(tmp_path / "small" / "ear.made.json", found)
     assert decide(tmp_path, "small")[0].why == "English does not beat the most frequent class"
+
+
+def test_a_rule_does_not_look_at_source_columns(tmp_path, monkeypatch):
+    plan, done = made(tmp_path / "runs")
+    found = record(ENTRY, plan, done, Choice("small"))
+    for one, english in zip(found["rows"][:2], (90.0, 10.0), strict=True):
+        one["ours"], one["sd"] = [english, 50.0, 50.0, 50.0], [0.0] * 4
+    found["rows"][1]["ours"][1:] = [60.0, 60.0, 40.0]
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    claim = Claim("Ours is mostly better.", "here", "ear.made", {"mostly_better": ["ours", "plain"], "share": 0.6})
+    named = replace(claim, rule={"mostly_better": ["ours", "plain"], "columns": ["en", "de", "th", "sw"], "share": 0.6})
+    monkeypatch.setattr(claiming, "claims", lambda: (claim, named))
+    monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": ENTRY})
+    decided = decide(tmp_path, "small")
+    assert [one.answer for one in decided] == ["holds", "undecided"]
+    assert decided[0].why == "ours is better than plain in 2 of 3 columns"

@@ -10,6 +10,7 @@ from transformers import AutoModelForMaskedLM
 
 from crosslift.data.storage import read_json
 from crosslift.reproduce.charts import chart
+from crosslift.reproduce.collect import NOT_YET
 from crosslift.reproduce.entries import entries
 from crosslift.reproduce.perform import remove_weights
 from crosslift.reproduce.plan import Choice
@@ -82,6 +83,37 @@ def test_runs_that_moved_to_another_folder_without_their_weights_are_not_run_aga
     (second,) = reproduce([ear], choice, tmp_path / "there", tmp_path / "results", light=True, engine="here")
     assert second == first
     assert not (tmp_path / "there" / ".sweep" / "events.jsonl").exists(), "nothing was begun"
+
+
+def test_records_of_what_is_there_say_what_is_not_run_yet(choice, tmp_path):
+    ear = entries()["ear.figure4"]
+    options = {"engine": "here", "light": True}
+    (nothing,) = reproduce([ear], choice, tmp_path / "runs", tmp_path / "results", minutes=0, **options)
+    assert {why for row in rows_of(nothing) for why in row.missing.values()} == {NOT_YET}
+    assert not (tmp_path / "runs").exists(), "nothing was begun"
+    (whole,) = reproduce([ear], choice, tmp_path / "runs", tmp_path / "results", **options)
+    shutil.rmtree(next((tmp_path / "runs").glob("synonyms-*/seed-1")))
+    (part,) = reproduce([ear], choice, tmp_path / "runs", tmp_path / "results", minutes=0, **options)
+    before, after = rows_of(whole), rows_of(part)
+    assert sum(NOT_YET in row.missing.values() for row in after) == 1
+    assert [row.ours for row in after if not row.missing] == [
+        old.ours for old, row in zip(before, after, strict=True) if not row.missing
+    ]
+
+
+def test_the_longest_runs_of_a_wave_come_first(choice, tmp_path, monkeypatch):
+    seen = []
+
+    def stop(grid, **options):
+        seen.extend(block["method"] for block in grid["fit"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("crosslift.reproduce.perform.sweep", stop)
+    chosen = [entries()[name] for name in ("plugin-x.table4", "plugin-x.table1")]
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(chosen, choice, tmp_path / "runs", tmp_path / "results", engine="here")
+    assert seen[0] == "plug", "a connector takes longer than a task model"
+    assert seen.index("plug") < seen.index("finetune")
 
 
 @pytest.mark.slow

@@ -115,6 +115,20 @@ def test_what_is_done_is_not_run_again(here, swept, monkeypatch):
     assert events(here / "out") == before
 
 
+def test_when_time_is_up_no_further_run_begins_and_the_same_call_goes_on(here, swept, tmp_path, monkeypatch):
+    _, _, grid = swept
+    monkeypatch.chdir(here)
+    quick = {**grid, "shared": {**grid["shared"], "dev": "dev.tsv", "steps": 2, "seeds": [1, 2, 3]}}
+    begun = sweep(quick, out=tmp_path, engine="here", minutes=0)
+    assert [run.state for run in begun.left] == ["waiting"] * 3
+    assert json.loads((tmp_path / "results.json").read_text())["counts"] == {"waiting": 3}
+    done = sweep(quick, out=tmp_path, engine="here")
+    assert not done.left
+    assert [run.state for run in done.runs] == ["done"] * 3
+    with pytest.raises(BadInput, match="--minutes is 0 or more"):
+        sweep(quick, out=tmp_path, engine="here", minutes=-1)
+
+
 def test_a_second_sweep_in_the_same_folder_is_refused_while_the_first_is_at_work(here, swept, monkeypatch):
     _, _, grid = swept
     monkeypatch.chdir(here)

@@ -25,7 +25,7 @@ from crosslift.measure.significance import format_p, holm, permutation_test
 from crosslift.tasks.metrics import Metric, accuracy, entity_f1
 
 CEILING = "the task model"
-BASELINES = ("emb-map", "hmlm", *FINETUNE)
+BASELINES = ("emb-map", "emb-learn", "hmlm", "mixed", *FINETUNE)
 CHANCE = {"massive-intent": 100 / 60, "sib200": 100 / 7, "panx": 0.0, "xnli": 100 / 3, "xquad": 0.0}
 """Accuracy of guessing a class evenly; F1 of saying nothing."""
 
@@ -148,7 +148,7 @@ def main_table(results: dict[str, Any], task: str) -> list[str]:
     limits = {row["limit"] for some in systems.values() for row in some}
     ceiling = [row["scores"]["en"] for row in systems.get(CEILING, [])]
     majority = f"; majority class {rows[0]['majority']:.1f}" if "majority" in rows[0] else ""
-    limit = "" if limits == {None} else f"; the first {', '.join(map(str, sorted(x or 0 for x in limits)))} examples"
+    limit = "" if limits == {None} else f"; {', '.join(map(str, sorted(x or 0 for x in limits)))} examples of each language, drawn with a fixed seed"
     against = [name for name in ("emb-map", "finetune") if name in systems]
     parts = [f"### {task}", "", f"{rows[0]['metric']}; chance {CHANCE[task]:.1f}{majority}{limit}.", ""]
     heads = ["system", "en", "targets", "gap", *(f"of {name}" for name in FINETUNE), *(f"− {a}" for a in against)]

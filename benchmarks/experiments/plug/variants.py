@@ -1,17 +1,17 @@
 """Ways to make a step of the connector's training faster, for `benchmarks/plug.py --variants`.
 
-    python benchmarks/plug.py --variants now norms norms+bf16 norms+bf16+last --out variants.json
+    python benchmarks/plug.py --variants now fused bf16 bf16+last --out variants.json
 
 Each name stands for one change to an `Adaptation`, made when its context is entered and undone when it is left; `+`
 joins changes. What helps moves into the package, what does not is deleted.
 
     now      nothing: the package as it is
-    norms    the compiler must not fuse a norm's two gradients, of its input and of its weights, into one kernel
+    fused    the compiler's own way, which makes one kernel of a norm's two gradients; the package parts them (`norms`
+             in plug-variants.json)
     bf16     the connector computes in bf16 on rounded copies of its weights, as the frozen parts do, instead of under
              autocast, which keeps norms and the states between layers in float32
     last     the last layer's output and feed-forward maps run at the masked places alone; nothing else of it is read
     gelu     GELU by its sigmoid form: the exact one costs more arithmetic than memory traffic
-    cudnn    cuDNN's attention first
     tuned    the compiler tries more launch settings for each kernel
 
 `gelu` approximates the activation to 0.0005, which is about what bf16 rounds away. `last` needs layers as BERT's,
@@ -26,13 +26,12 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from crosslift.methods.plug import Adaptation, hidden_loss
+from crosslift.methods.plug import Adaptation, compiler_options, hidden_loss
 from crosslift.models.anatomy import depth_of, layers_of, masked_lm_scores, part
 
 OPTIONS: dict[str, dict[str, object]] = {
-    "norms": {"triton.mix_order_reduction": False},
+    "fused": {"triton.mix_order_reduction": True},
     "tuned": {"coordinate_descent_tuning": True},
 }
 """Changes that are options of the compiler."""
@@ -43,7 +42,7 @@ def compile_with(lean: Adaptation, names: list[str]) -> None:
     torch._dynamo.reset()
     torch._dynamo.config.automatic_dynamic_shapes = False
     torch._dynamo.config.cache_size_limit = 64
-    options = {key: value for name in names for key, value in OPTIONS.get(name, {}).items()}
+    options = (compiler_options() or {}) | {k: v for name in names for k, v in OPTIONS.get(name, {}).items()}
     # As options they reach the backward pass too, which another thread compiles.
     how = {"dynamic": False, "options": options} if options else {"dynamic": False}
     for layers in (*(layers_of(frozen.body) for frozen in lean._frozen[:2]), lean.connector.layers):
@@ -118,20 +117,13 @@ class _Sigmoid(nn.Module):
         return sigmoid_gelu(states)
 
 
-def by_cudnn(lean: Adaptation) -> AbstractContextManager[None]:
-    """Prefer cuDNN's attention."""
-    first = [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-    return sdpa_kernel(first, set_priority=True)
-
-
 CHANGES: dict[str, Callable[[Adaptation], AbstractContextManager[None]]] = {
     "now": lambda lean: nullcontext(),
-    "norms": lambda lean: nullcontext(),
+    "fused": lambda lean: nullcontext(),
     "tuned": lambda lean: nullcontext(),
     "bf16": in_bf16,
     "last": last_at_places,
     "gelu": by_sigmoid,
-    "cudnn": by_cudnn,
 }
 
 

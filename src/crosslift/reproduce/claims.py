@@ -4,18 +4,19 @@
 | --- | --- |
 | `better: [A, B]` | row A is above row B on average over the target columns, p < 0.05 |
 | `worse: [A, B]` | row A is below row B, p < 0.05 |
-| `mostly_better: [A, B]` | A is above B in at least `share` (0.8) of the columns |
+| `mostly_better: [A, B]` | A is above B in at least `share` (0.8) of the columns; below it where lower is better |
 | `alike: [A, B]` | on average the two differ by less than `within` points |
 | `ordered: [A, B, …]` | the rows' means fall in this order |
 | `rising: [A, B, …]` | Spearman's ρ between this order and the rows' means is at least `rho` (0.8) |
 | `above: [A, number]` | row A's mean is above a number, by more than its spread over seeds |
+| `below: [A, number]` | row A's mean is below a number, by more than its spread over seeds |
 | `related: [A, B]` | over the columns, Spearman's ρ of rows A and B is at least `rho` (at most, if `rho` is negative) |
 | `better_in: {column: [A, B]}` | `better` in every named column |
 
-With `columns` a rule looks at these columns alone. Where there is no paired test, a difference counts beyond the seeds'
-spread. A claim does not hold if the opposite is found by the same rule, else it is undecided: also where nothing was
-run, with one seed and no test, and where English does not beat the most frequent class, so that nothing was learnt that
-could be transferred.
+A rule looks at target columns, not at those of the source; with `columns` at these alone. Where there is no paired
+test, a difference counts beyond the seeds' spread. A claim does not hold if the opposite is found by the same rule,
+else it is undecided: also where nothing was run, with one seed and no test, and where English does not beat the most
+frequent class, so that nothing was learnt that could be transferred.
 """
 
 from __future__ import annotations
@@ -105,6 +106,8 @@ def _decided(claim: Claim, record: Json | None) -> Verdict:
     found = {row.name: row for row in rows_of(record)}
     if "columns" in claim.rule:
         found = {name: _only(entry, row, cast("list[str]", claim.rule["columns"])) for name, row in found.items()}
+    elif kind != "better_in":  # which names its columns itself
+        found = {name: _targets(entry, row) for name, row in found.items()}
     try:
         answer, why = RULES[kind](entry, found, claim.rule)
     except _Unknown as missing:
@@ -119,6 +122,12 @@ def _only(entry: Entry, row: Compared, columns: Sequence[str]) -> Compared:
     there = [value for value in ours if value is not None]
     mean = sum(there) / len(there) if there else None
     return replace(row, ours=ours, sd=[row.sd[place] for place in places], mean=mean, p_mean=None)
+
+
+def _targets(entry: Entry, row: Compared) -> Compared:
+    """Return a row without its source columns; its mean and test are over targets as they are."""
+    places = [place for place, column in enumerate(entry.columns) if not column.source]
+    return replace(row, ours=[row.ours[place] for place in places], sd=[row.sd[place] for place in places])
 
 
 class _Unknown(Exception):
@@ -239,11 +248,15 @@ def _rising(entry: Entry, rows: dict[str, Compared], rule: Json) -> tuple[Answer
     return ("holds" if rho >= limit else "does not hold" if rho <= 0 else "undecided"), said
 
 
-def _above(entry: Entry, rows: dict[str, Compared], rule: Json) -> tuple[Answer, str]:
-    name, number = cast("list[Any]", rule["above"])
+def _above(entry: Entry, rows: dict[str, Compared], rule: Json, sign: int = 1) -> tuple[Answer, str]:
+    name, number = cast("list[Any]", rule["above" if sign == 1 else "below"])
     row = rows[str(name)]
     mean = _mean(row)
-    return _answer(mean - float(number), None, _spread(row)), f"{row.name} {mean:.2f}, {float(number):g}"
+    return _answer(sign * (mean - float(number)), None, _spread(row)), f"{row.name} {mean:.2f}, {float(number):g}"
+
+
+def _below(entry: Entry, rows: dict[str, Compared], rule: Json) -> tuple[Answer, str]:
+    return _above(entry, rows, rule, -1)
 
 
 def _related(entry: Entry, rows: dict[str, Compared], rule: Json) -> tuple[Answer, str]:
@@ -285,6 +298,7 @@ RULES: dict[str, Callable[[Entry, dict[str, Compared], Json], tuple[Answer, str]
     "ordered": _ordered,
     "rising": _rising,
     "above": _above,
+    "below": _below,
     "related": _related,
     "better_in": _better_in,
 }

@@ -59,7 +59,7 @@ def measure_igap(
     """Measure IGAP of one seed: per target and band its gap, and with held-out data the score and its parts.
 
     Args are those of `runs.igap.igap`, with `tuning` for its method, `extra` the name of a set whose training rows
-    join, and bands written as `[error, epsilon]`.
+    join, bands written as `[error, epsilon]`, and 0 `candidates` for all of them.
     """
     from crosslift.measure.igap import Band, igaps
     from crosslift.runs.igap import igap
@@ -72,7 +72,7 @@ def measure_igap(
         more = more.take(extra_limit)
     result = igap(
         model, data, sources=source, targets=targets, methods=tuning, seeds=[seed], errors=bands, epsilon=epsilon,
-        every=every, candidates=candidates, split=split, held_out=held_out, labels=labels, noise=noise, extra=more,
+        every=every, candidates=candidates or None, split=split, held_out=held_out, labels=labels, noise=noise, extra=more,
         limit=limit, watch=watch, **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
     (found,) = result.systems.values()
