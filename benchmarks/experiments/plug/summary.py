@@ -148,7 +148,8 @@ def main_table(results: dict[str, Any], task: str) -> list[str]:
     limits = {row["limit"] for some in systems.values() for row in some}
     ceiling = [row["scores"]["en"] for row in systems.get(CEILING, [])]
     majority = f"; majority class {rows[0]['majority']:.1f}" if "majority" in rows[0] else ""
-    limit = "" if limits == {None} else f"; {', '.join(map(str, sorted(x or 0 for x in limits)))} examples of each language, drawn with a fixed seed"
+    counts = ", ".join(map(str, sorted(x or 0 for x in limits)))
+    limit = "" if limits == {None} else f"; {counts} examples of each language, drawn with a fixed seed"
     against = [name for name in ("emb-map", "finetune") if name in systems]
     parts = [f"### {task}", "", f"{rows[0]['metric']}; chance {CHANCE[task]:.1f}{majority}{limit}.", ""]
     heads = ["system", "en", "targets", "gap", *(f"of {name}" for name in FINETUNE), *(f"− {a}" for a in against)]

@@ -72,8 +72,8 @@ def measure_igap(
         more = more.take(extra_limit)
     result = igap(
         model, data, sources=source, targets=targets, methods=tuning, seeds=[seed], errors=bands, epsilon=epsilon,
-        every=every, candidates=candidates or None, split=split, held_out=held_out, labels=labels, noise=noise, extra=more,
-        limit=limit, watch=watch, **{name: value for name, value in given.items() if value is not None},
+        every=every, candidates=candidates or None, split=split, held_out=held_out, labels=labels, noise=noise,
+        extra=more, limit=limit, watch=watch, **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
     (found,) = result.systems.values()
     results: Json = {}
