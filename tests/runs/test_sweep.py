@@ -50,7 +50,8 @@ def here(tmp_path_factory) -> Path:
 def swept(here):
     """Two seeds that can be trained and two that cannot (a dev label that training data lacks), one worker killed."""
     killer = Killer(here / "out")
-    grid = {**GRID, "shared": {**GRID["shared"], "dev": ["dev.tsv", "bad.tsv"]}}
+    # Long enough that a checkpoint is seen while its run is still at work.
+    grid = {**GRID, "shared": {**GRID["shared"], "dev": ["dev.tsv", "bad.tsv"], "steps": 96}}
     before = Path.cwd()
     os.chdir(here)
     try:
