@@ -84,3 +84,17 @@ def test_notes_are_kept_in_order_with_their_time(tmp_path):
     lines = run.log.read_text(encoding="utf-8").splitlines()
     assert [line[20:] for line in lines] == ["first", "zweitens ü"]
     assert lines[0][:2] == "20"
+
+
+def test_a_run_that_was_killed_while_it_wrote_its_settings_begins_anew(tmp_path):
+    draft = tmp_path / "run" / ".config.json-x1y2"
+    draft.mkdir(parents=True)
+    (draft / "config.json").write_text('{"seed"')
+    run = RunFolder.start(tmp_path / "run", {"seed": 1})
+    assert run.config == {"seed": 1}
+    run.finish({"steps": 1})
+    assert not draft.exists()
+    (tmp_path / "other" / ".config.json-x1y2").mkdir(parents=True)
+    (tmp_path / "other" / "thesis.tex").write_text("…")
+    with pytest.raises(BadInput, match="is not empty and is no run folder"):
+        RunFolder.start(tmp_path / "other", {"seed": 1})

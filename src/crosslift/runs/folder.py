@@ -65,10 +65,15 @@ class RunFolder:
                     "Choose another --out, or replace that run with --overwrite.",
                 )
         else:
-            if run.path.exists() and any(run.path.iterdir()):
+            # A kill at the very start may have left a draft of the config behind.
+            if run.path.exists() and any(path not in run._drafts() for path in run.path.iterdir()):
                 raise BadInput(f"{run.path} is not empty and is no run folder.", "Choose another --out.")
             write_json(run.config_file, config)
         return run
+
+    def _drafts(self) -> list[Path]:
+        """Return what is left of a config that was never finished writing."""
+        return list(self.path.glob(f".{self.config_file.name}-*"))
 
     @property
     def config(self) -> Json:
@@ -87,6 +92,8 @@ class RunFolder:
         write_json(self.path / FINISHED, summary)
         write_card(self)
         shutil.rmtree(self.state, ignore_errors=True)
+        for draft in self._drafts():
+            shutil.rmtree(draft, ignore_errors=True)
 
     @property
     def summary(self) -> Json:
