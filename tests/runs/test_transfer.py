@@ -21,7 +21,7 @@ from crosslift.report.transferred import transfer as transfer_with_page
 from crosslift.runs.demo import demo
 from crosslift.runs.evaluate import predict
 from crosslift.runs.fit import fit
-from crosslift.runs.transfer import transfer
+from crosslift.runs.transfer import _open_plan, transfer
 from crosslift.runs.transfer_candidates import CHAINS, candidates, cost, needs, parts_of
 from crosslift.runs.transfer_choice import guarded, surely_more
 from crosslift.runs.transfer_inputs import Inputs
@@ -371,3 +371,13 @@ def test_killed_at_any_of_ten_random_moments_and_started_again_it_ends_in_the_sa
     assert whole[0]["signals"]["adjust"]["carried"] >= 0 and len(whole[1]) > 20
     for trial in range(10):
         assert result(tmp_path / f"killed-{trial}") == whole
+
+
+def test_a_transfer_that_was_killed_while_it_wrote_its_plan_begins_anew(tmp_path):
+    (tmp_path / ".plan.json-x1y2").mkdir()
+    assert _open_plan(tmp_path, {"to": ["de"]}) == {"request": {"to": ["de"]}, "decided": {}}
+    assert _open_plan(tmp_path, {"to": ["de"]})["request"] == {"to": ["de"]}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("…")
+    with pytest.raises(BadInput, match="holds no transfer"):
+        _open_plan(tmp_path / "other", {"to": ["de"]})

@@ -41,6 +41,11 @@ def atomic(path: Path) -> Iterator[Path]:
         draft.replace(path)
 
 
+def drafts_of(path: Path) -> list[Path]:
+    """Return what a kill left of a file that was being written by `atomic`."""
+    return list(path.parent.glob(f".{path.name}-*"))
+
+
 def _sync(file: Path) -> None:
     with file.open("rb") as handle:
         os.fsync(handle.fileno())

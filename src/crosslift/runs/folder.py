@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from crosslift.data.storage import Json, read_json, write_json
+from crosslift.data.storage import Json, drafts_of, read_json, write_json
 from crosslift.errors import BadInput, BrokenRun
 from crosslift.runs.card import write_card
 
@@ -66,14 +66,10 @@ class RunFolder:
                 )
         else:
             # A kill at the very start may have left a draft of the config behind.
-            if run.path.exists() and any(path not in run._drafts() for path in run.path.iterdir()):
+            if run.path.exists() and set(run.path.iterdir()) - set(drafts_of(run.config_file)):
                 raise BadInput(f"{run.path} is not empty and is no run folder.", "Choose another --out.")
             write_json(run.config_file, config)
         return run
-
-    def _drafts(self) -> list[Path]:
-        """Return what is left of a config that was never finished writing."""
-        return list(self.path.glob(f".{self.config_file.name}-*"))
 
     @property
     def config(self) -> Json:
@@ -92,7 +88,7 @@ class RunFolder:
         write_json(self.path / FINISHED, summary)
         write_card(self)
         shutil.rmtree(self.state, ignore_errors=True)
-        for draft in self._drafts():
+        for draft in drafts_of(self.config_file):
             shutil.rmtree(draft, ignore_errors=True)
 
     @property

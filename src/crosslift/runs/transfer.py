@@ -15,7 +15,7 @@ from typing import Any
 
 from crosslift.data import languages_of
 from crosslift.data.examples import Examples
-from crosslift.data.storage import Json, atomic, read_json, write_json, write_text
+from crosslift.data.storage import Json, atomic, drafts_of, read_json, write_json, write_text
 from crosslift.errors import BadInput, CrossliftError, Unfinished
 from crosslift.measure.scores import Scores
 from crosslift.measure.significance import format_p
@@ -266,7 +266,8 @@ def _open_plan(out: Path, request: Json) -> dict[str, Any]:
     """Return the plan of a new transfer, or of the one that goes on here; another request is refused."""
     file = out / "plan.json"
     if not file.exists():
-        if out.exists() and any(out.iterdir()):
+        # A kill at the very start may have left a draft of the plan behind.
+        if out.exists() and set(out.iterdir()) - set(drafts_of(file)):
             raise BadInput(f"{out} is not empty and holds no transfer.", "Choose another --out.")
         write_json(file, {"request": request, "decided": {}})
     plan: dict[str, Any] = read_json(file)
