@@ -228,7 +228,8 @@ class Clock(Silent):
 def run_released(setup: Setup, clock: Clock) -> None:
     """The released recipe, on batches that lie ready."""
     method = setup.method("released")
-    rows = np.random.default_rng(0).permutation(len(setup.examples)).reshape(-1, BATCH)  # theirs are not by length
+    shuffled = np.random.default_rng(0).permutation(len(setup.examples))  # theirs are not by length
+    rows = shuffled[: len(shuffled) // BATCH * BATCH].reshape(-1, BATCH)
     ready = [
         {name: tensor.to(clock.device) for name, tensor in widened(method.batch(part, i)).items()}
         for i, part in enumerate(rows[: setup.arguments.steps])
