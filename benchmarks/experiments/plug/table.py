@@ -133,7 +133,7 @@ def fit(model: str, task: str, seed: int, out: Path, frozen: int | None, argumen
     settings.pop("test", None)
     run = xl.fit(
         "finetune", model=model, out=out, seeds=[seed], learning_rate=LEARNING_RATE, frozen_layers=frozen,
-        evaluations=1, select="last", max_tokens=16384, **settings,
+        evaluations=1, select="last", max_tokens=16384, precision=arguments.precision, **settings,
     )  # fmt: skip
     return run.folders[0]
 
@@ -368,6 +368,7 @@ def main() -> None:
     parser.add_argument("--no-alignment", action="store_true", help="leave out the distances on NTREX")
     parser.add_argument("--limit", type=int, help="at most so many test examples per language")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--precision", default="auto", help="of training; bf16 saves time on a CPU with AMX too")
     parser.add_argument("--minutes", type=float, help="start nothing further after so many minutes")
     parser.add_argument("--scratch", default="runs/plug-table")
     parser.add_argument("--out", type=Path, required=True)
