@@ -93,12 +93,16 @@ def test_records_of_what_is_there_say_what_is_not_run_yet(choice, tmp_path):
     assert not (tmp_path / "runs").exists(), "nothing was begun"
     (whole,) = reproduce([ear], choice, tmp_path / "runs", tmp_path / "results", **options)
     shutil.rmtree(next((tmp_path / "runs").glob("synonyms-*/seed-1")))
-    (part,) = reproduce([ear], choice, tmp_path / "runs", tmp_path / "results", minutes=0, **options)
+    (part,) = reproduce([ear], choice, tmp_path / "runs", tmp_path / "other", minutes=0, **options)
     before, after = rows_of(whole), rows_of(part)
     assert sum(NOT_YET in row.missing.values() for row in after) == 1
     assert [row.ours for row in after if not row.missing] == [
         old.ours for old, row in zip(before, after, strict=True) if not row.missing
     ]
+    told = []
+    (kept,) = reproduce([ear], choice, tmp_path / "runs", tmp_path / "results", minutes=0, say=told.append, **options)
+    assert kept == whole == read_json(tmp_path / "results" / "smoke" / "ear.figure4.json")
+    assert told == ["ear.figure4: 1 cells with the runs that are here; the record of 2 stays"]
 
 
 def test_the_longest_runs_of_a_wave_come_first(choice, tmp_path, monkeypatch):

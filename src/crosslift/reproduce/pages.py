@@ -47,7 +47,7 @@ folder in the hub's format; a further encoder takes a place by name (`--model xl
 and translated sets that the catalog does not hold come from `--resources`, translations from `--translator`. With
 `--light` a run's weights go as soon as no other run needs them; scores and predictions stay. With `--minutes 20` no run
 begins after so long, and the same command goes on another day; `--minutes 0` runs nothing and writes the records of
-what is there.
+what is there. A record is not replaced by one that has fewer cells only because its runs lie elsewhere.
 
 What is compared, row by row: the difference from the table's baseline row, in the paper and here (Δ), and how far the
 two lie apart; in how many languages they have the same sign, counted only where English beats the most frequent class;

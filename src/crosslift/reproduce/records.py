@@ -9,7 +9,7 @@ from typing import Any, cast
 from crosslift.data import languages_of
 from crosslift.data.storage import Json, read_json, write_json
 from crosslift.measure.igap_result import text_table
-from crosslift.reproduce.collect import collect
+from crosslift.reproduce.collect import NOT_YET, collect
 from crosslift.reproduce.comparison import Compared, compare_entry
 from crosslift.reproduce.entries import Entry
 from crosslift.reproduce.perform import Performed, perform
@@ -29,6 +29,8 @@ def reproduce(
 ) -> list[Json]:
     """Run what some entries need and write one record each; started again, it goes on.
 
+    A record made from runs that lie elsewhere now is not given up for one with fewer cells.
+
     Args:
         chosen: Entries.
         choice: Scale, encoders and what else there is.
@@ -43,9 +45,24 @@ def reproduce(
     records = []
     for entry in chosen:
         found = record(entry, plan, done, choice)
-        write_json(Path(results) / choice.scale / f"{entry.id}.json", found)
+        known = read_record(results, entry.id, choice.scale)
+        if known is not None and _fuller(known, found):
+            say(f"{entry.id}: {_filled(found)} cells with the runs that are here; the record of {_filled(known)} stays")
+            found = known
+        else:
+            write_json(Path(results) / choice.scale / f"{entry.id}.json", found)
         records.append(found)
     return records
+
+
+def _fuller(known: Json, found: Json) -> bool:
+    """Say whether a record holds more than a new one of the same encoders that still lacks runs."""
+    lacking = any(reason.endswith(NOT_YET) for row in rows_of(found) for reason in row.missing.values())
+    return lacking and known["models"] == found["models"] and _filled(known) > _filled(found)
+
+
+def _filled(found: Json) -> int:
+    return sum(value is not None for row in rows_of(found) for value in row.ours)
 
 
 def record(entry: Entry, plan: Plan, done: Performed, choice: Choice) -> Json:
