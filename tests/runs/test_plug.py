@@ -124,9 +124,11 @@ def test_a_task_model_of_another_base_is_refused_with_the_reason(connector, home
     assert "does not descend from" in said
     assert "the weights of layer 2 have a cosine of" in said
     assert "crosslift fit plug --mono" in said
-    assert "its layers 2–2 differ in shape (48, expected 32)" in refusal(plug, tuned("wide"), connector.path, tmp_path)
-    assert "it has 3 layers, expected 2" in refusal(plug, tuned("deep"), connector.path, tmp_path)
-    assert '"xlm-roberta" model, not "roberta"' in refusal(plug, tuned("multi"), connector.path, tmp_path)
+    assert "its layers 2–2 differ in shape (48, expected 32)" in refusal(
+        plug, tuned("wide"), connector.path, tmp_path / "out"
+    )
+    assert "it has 3 layers, expected 2" in refusal(plug, tuned("deep"), connector.path, tmp_path / "out")
+    assert '"xlm-roberta" model, not "roberta"' in refusal(plug, tuned("multi"), connector.path, tmp_path / "out")
 
 
 def test_another_multilingual_model_is_refused(connector, task_models, home, tmp_path):
@@ -139,6 +141,30 @@ def test_another_multilingual_model_is_refused(connector, task_models, home, tmp
 def test_a_bare_encoder_and_a_wrong_connector_are_refused(connector, home, tmp_path):
     assert "without a task head" in refusal(plug, home / "mono", connector.path, tmp_path / "out")
     assert "is no connector" in refusal(locate_connector, home / "mono")
+
+
+def test_only_an_earlier_plugged_model_is_replaced(connector, task_models, home, tmp_path):
+    task = task_models["classification"]
+    plug(task, connector.path, tmp_path / "out")
+    plug(task, connector.path, tmp_path / "out")  # the same command again
+    for taken in (task, home, home / "en.txt"):
+        assert "holds something that is no plugged model" in refusal(plug, task, connector.path, taken)
+    assert (task / "model.safetensors").exists()
+
+
+def test_models_without_weights_are_refused(connector, task_models, home, tmp_path):
+    for name, model in (("task", task_models["qa"]), ("mono", home / "mono")):
+        (tmp_path / name).mkdir()
+        for file in ("config.json", "tokenizer.json", "tokenizer_config.json"):
+            (tmp_path / name / file).write_bytes((model / file).read_bytes())
+    assert "holds no weights" in refusal(plug, tmp_path / "task", connector.path, tmp_path / "out")
+    given = {"multi": home / "multi", "mono": tmp_path / "mono", "text": home / "en.txt", "out": tmp_path / "run"}
+    assert "holds no weights" in refusal(fit_connector, **given, **SMALL)
+
+
+def test_a_wrong_plug_point_is_said_before_the_text_is_read(home, tmp_path):
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "nosuch.txt", "out": tmp_path / "run"}
+    assert "--plug-layer is between 0 and 2" in refusal(fit_connector, **given, plug_layer=3, **SMALL)
 
 
 def test_a_run_that_is_done_is_not_run_twice(connector, home):

@@ -27,7 +27,14 @@ from crosslift.errors import BadInput, CrossliftError, nearest
 from crosslift.methods.plug import PRESETS, Adaptation, PlugPoints, Settings
 from crosslift.models.anatomy import layers_of
 from crosslift.models.connectors import ConnectorFacts, save_connector
-from crosslift.models.load import load_encoder, load_tokenizer, locate, quiet_transformers
+from crosslift.models.load import (
+    from_hub_or_folder,
+    load_encoder,
+    load_tokenizer,
+    locate,
+    quiet_transformers,
+    refuse_pickle,
+)
 from crosslift.runs.config_file import read_arguments
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import describe
@@ -176,6 +183,8 @@ def _train(
     multi, mono = load_encoder(str(config["multi"])), _monolingual(str(config["mono"]), own)
     tokenizers = load_tokenizer(str(config["multi"])), load_tokenizer(str(config["mono"]))
     scratch = folder.path / "text"
+    # Before the text is read, which may take long: a wrong plug point is said at once.
+    points = PlugPoints.of(own, multi, mono)
     with Workers(processes) as workers:
         left_out = {line for file in exclude for line in read_lines(Path(file))}
         corpus = write_word_corpus(files, (cache or scratch) / "words", workers, left_out)
@@ -187,7 +196,6 @@ def _train(
     pairs = [Path(file) for file in config["bitext"]]  # type: ignore[attr-defined]
     translations = Translations(pairs, *tokenizers, device) if pairs and own.pairs else None
     setting = f"text, and pairs of {', '.join(translations.languages)}" if translations else "English text alone"
-    points = PlugPoints.of(own, multi, mono)
     facts = ConnectorFacts(
         str(config["multi"]), str(config["mono"]), points.encoder, points.connector, points.plug,
         mono.config.model_type, mono.config.hidden_size, len(layers_of(mono)), setting,
@@ -240,12 +248,14 @@ def _monolingual(name: str, settings: Settings) -> PreTrainedModel:
     if not settings.hmlm:
         return load_encoder(name)
     where = locate(name)
+    if Path(where).is_dir():
+        refuse_pickle(Path(where))
     with quiet_transformers():
-        model, info = AutoModelForMaskedLM.from_pretrained(
+        model, info = from_hub_or_folder(
+            AutoModelForMaskedLM.from_pretrained,
             where,
             use_safetensors=True,
             dtype=torch.float32,
-            local_files_only=Path(where).is_dir(),
             output_loading_info=True,
         )
     lost = [key for key in info["missing_keys"] if "position_ids" not in key]

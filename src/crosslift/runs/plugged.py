@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import torch
-
+from crosslift.data.storage import write_json
 from crosslift.errors import BadInput
 from crosslift.models.connectors import LoadedConnector, check_descent, load_connector
-from crosslift.models.load import AUTO, load_tokenizer, locate, model_kind, quiet_transformers
+from crosslift.models.load import load_model, load_tokenizer, model_kind
 from crosslift.models.reassembled import Reassembled, to_native
 from crosslift.runs.deliver import save_model
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+FACTS = "plug.json"
+"""In the folder of a plugged model: what it was put together from."""
 
 
 @dataclass(frozen=True)
@@ -42,16 +44,21 @@ def plug(task_model: str | Path, connector: str | Path, out: str | Path, *, mult
     Args:
         task_model: Task model (folder, run or hub id) tuned from the connector's monolingual model.
         connector: Run of `fit_connector`, its connector folder, or an embedded one.
-        out: Folder of the new model.
+        out: Folder of the new model; an earlier plugged model there is replaced, anything else is refused.
         multi: Where the multilingual model is, if it has moved.
     """
     began = time.monotonic()
+    out = Path(out)
+    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / FACTS).exists())):
+        raise BadInput(f"{out} holds something that is no plugged model.", "Choose another --out.")
     kind, task, loaded = _ready(task_model, connector, multi)
     facts = loaded.facts
     native = to_native(loaded.multi, loaded.connector, task, facts.plug_layer, kind)
-    save_model(native, load_tokenizer(facts.multi), Path(out))
+    save_model(native, load_tokenizer(facts.multi), out)
     layers = (facts.encoder_layers, facts.connector_layers, facts.depth - facts.plug_layer)
-    return Plugged(Path(out), kind, layers, round(time.monotonic() - began, 2))
+    parts = {"task_model": str(task_model), "connector": str(connector), "multi": facts.multi, "layers": list(layers)}
+    write_json(out / FACTS, {**parts, "setting": facts.setting})
+    return Plugged(out, kind, layers, round(time.monotonic() - began, 2))
 
 
 def reassemble(
@@ -70,12 +77,6 @@ def _ready(
     if kind is None:
         raise BadInput(f"{task_model} is an encoder without a task head.", "Tune it for a task first.")
     loaded = load_connector(connector, multi)
-    where = locate(task_model)
-    with quiet_transformers():
-        task = (
-            AUTO[kind]
-            .from_pretrained(where, use_safetensors=True, dtype=torch.float32, local_files_only=Path(where).is_dir())
-            .eval()
-        )
+    task = load_model(task_model).eval()
     check_descent(task, str(task_model), loaded)
     return kind, task, loaded
