@@ -113,6 +113,11 @@ def test_languages_of_an_evaluation_are_listed_and_checked():
         ({"fit": {"method": "distil"}}, 'There is no method "distil". Did you mean "distill"?'),
         ({"fit": {**RUN, "method": ["finetune", 3]}}, 'has no "method" (it is 3)'),
         ({"fit": "finetune"}, "fit in the grid is one block or a list of blocks"),
+        ({"fit": None}, "fit in the grid is empty"),
+        ({"fit": {**RUN, "method": None}}, 'has no "method".'),
+        ({"fit": {**RUN, "seeds": []}}, "seeds in the grid is an empty list"),
+        ({"fit": {**RUN, "seeds": "5-1"}}, "seeds 5-1 end before they begin"),
+        ({"fit": RUN, "out": 3}, "out in the grid is the name of a folder, not 3"),
         ({"fit": RUN, "evaluate": {"langages": ["de"]}}, 'evaluate has no "langages". Did you mean "languages"?'),
         ({"fit": RUN, "evaluate": {"data": "test.{lang}.tsv", "languages": 3}}, "languages in the grid is a list"),
     ],
@@ -133,6 +138,12 @@ def test_bad_options_are_refused(options, tmp_path):
         sweep(GRID, out=tmp_path / "out", **options)
 
 
+def test_a_sweep_cannot_lie_in_a_file(tmp_path):
+    (tmp_path / "notes").write_text("")
+    with pytest.raises(BadInput, match=f"{tmp_path}/notes is a file"):
+        sweep(GRID, out=tmp_path / "notes" / "out")
+
+
 def test_yaml_toml_and_json_say_the_same(tmp_path):
     (tmp_path / "a.yaml").write_text("fit: {method: finetune, seeds: [1, 2], learning_rate: 3e-4}\n")
     (tmp_path / "a.toml").write_text('[fit]\nmethod = "finetune"\nseeds = [1, 2]\nlearning_rate = "3e-4"\n')
@@ -149,13 +160,28 @@ def test_yaml_toml_and_json_say_the_same(tmp_path):
         ("a.toml", "fit = ", "a.toml"),
         ("a.yaml", "- 3", "a.yaml: holds no grid"),
         ("a.ini", "", 'a.ini: ".ini" is no grid format'),
+        ("a.yaml", "fit:\n  model: a\n  model: b\n", 'a.yaml, line 3: cannot be read: "model" is there twice'),
+        ("a.json", '{"fit": {}, "fit": {}}', 'a.json: cannot be read: "fit" is there twice'),
+        ("a.yaml", "fit:\n  model: \udce9\n", "a.yaml, line 2: is not UTF-8 text"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_named_with_its_line(name, content, said, tmp_path):
-    (tmp_path / name).write_text(content)
+    (tmp_path / name).write_bytes(content.encode(errors="surrogateescape"))
     with pytest.raises(BadInput) as error:
         read_grid(tmp_path / name)
     assert said in str(error.value).replace(f"{tmp_path}/", "")
+
+
+def test_a_block_may_take_from_another_and_write_over_it(tmp_path):
+    (tmp_path / "a.yaml").write_text("fit:\n  - &one {model: a, source: en}\n  - {<<: *one, model: b}\n")
+    assert read_grid(tmp_path / "a.yaml")["fit"][1] == {"model": "b", "source": "en"}
+
+
+@pytest.mark.parametrize("options", [[], ["--dry"]])
+def test_what_is_wrong_in_a_grid_is_said_with_the_name_of_its_file(options, tmp_path, capsys):
+    (tmp_path / "a.yaml").write_text("fits: {method: finetune}\n")
+    assert cli(["sweep", str(tmp_path / "a.yaml"), "--out", str(tmp_path / "out"), *options]) == 2
+    assert f'{tmp_path}/a.yaml: The grid has no "fits". Did you mean "fit"?' in capsys.readouterr().err
 
 
 def test_a_yaml_file_cannot_make_objects(tmp_path):

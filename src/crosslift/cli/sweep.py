@@ -40,10 +40,12 @@ def sweep(
     """Train and score every run of a grid; what is done already is kept."""
     from crosslift.errors import CrossliftError, Unfinished
     from crosslift.runs.sweep import sweep as run_sweep
-    from crosslift.runs.sweep_grid import plan, read_grid
+    from crosslift.runs.sweep_grid import naming, plan, read_grid
 
     if dry:
-        planned = plan(read_grid(grid))
+        content = read_grid(grid)
+        with naming(grid):
+            planned = plan(content)
         if as_json:
             show_json([one.to_dict() for one in planned])
         else:

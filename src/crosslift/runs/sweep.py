@@ -11,16 +11,16 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-from crosslift.data.storage import Json, write_json
+from crosslift.data.storage import Json, check_folder, write_json
 from crosslift.errors import BadInput, nearest
 from crosslift.measure.scores import Score, Scores
 from crosslift.runs.folder import RunFolder
-from crosslift.runs.sweep_grid import Planned, plan, read_grid
+from crosslift.runs.sweep_grid import Planned, naming, plan, read_grid
 from crosslift.runs.sweep_work import SCRATCH, complete, scratch
 
 ENGINES = ("local", "ray", "here")
@@ -174,7 +174,9 @@ def sweep(
     stem = Path(grid).stem if isinstance(grid, (str, Path)) else "sweep"
     # Absolute, because workers of a cluster start elsewhere.
     folder = Path(str(out or content.get("out") or Path("runs") / stem)).absolute()
-    runs = [Progress(planned) for planned in plan(content, groups(folder), folder)]
+    check_folder(folder, "--out")
+    with naming(grid) if isinstance(grid, (str, Path)) else nullcontext():
+        runs = [Progress(planned) for planned in plan(content, groups(folder), folder)]
     for run in runs:
         _adopt(folder, run, "kept")
     (folder / SCRATCH).mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from pathlib import Path
@@ -85,21 +86,63 @@ def read_grid(path: str | Path) -> Json:
         raise BadFile(
             path, None, f"cannot be read: {error.strerror}.", "Name a grid file (.yaml, .toml, .json)."
         ) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise BadFile(path, line, "is not UTF-8 text.", "Save the grid as UTF-8.") from None
     try:
         match path.suffix.lower():
             case ".yaml" | ".yml":
-                content = yaml.safe_load(text)
+                content = yaml.load(text, _Loader)
             case ".toml":
                 content = tomllib.loads(text)
             case ".json":
-                content = json.loads(text)
+                content = json.loads(text, object_pairs_hook=_each_once)
             case _:
                 raise BadFile(path, None, f'"{path.suffix}" is no grid format.', "Use .yaml, .toml or .json.")
     except (yaml.YAMLError, ValueError) as error:
-        raise BadFile(path, _line(error), f"cannot be read: {_first_line(error)}.") from None
+        raise BadFile(
+            path, _line(error), f"cannot be read: {_first_line(error)}.", "Mend it there; docs/sweep.md shows a grid."
+        ) from None
     if not isinstance(content, dict):
         raise BadFile(path, None, "holds no grid.", f"It has the parts {', '.join(PARTS)}.")
     return content
+
+
+@contextmanager
+def naming(grid: str | Path) -> Iterator[None]:
+    """Put the name of the grid file before what is wrong in it; other files are named already."""
+    try:
+        yield
+    except BadFile:
+        raise
+    except BadInput as error:
+        raise BadFile(grid, None, error.seen, error.remedy) from None
+
+
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]
+    """YAML that refuses a name written twice in one block: the first would be lost without a word."""
+
+    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+        """Read one block; names that `<<` brings in are not there yet, and may be written over."""
+        node = super().compose_mapping_node(anchor)
+        seen = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value in seen:
+                said = f'"{key.value}" is there twice in one block'
+                raise yaml.constructor.ConstructorError(None, None, said, key.start_mark)
+            if isinstance(key, yaml.ScalarNode):
+                seen.add(key.value)
+        return node
+
+
+def _each_once(pairs: list[tuple[str, object]]) -> Json:
+    """Return a JSON object, or refuse a name that is there twice."""
+    found: Json = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f'"{name}" is there twice in one block')
+        found[name] = value
+    return found
 
 
 def _line(error: Exception) -> int | None:
@@ -121,6 +164,8 @@ def plan(grid: Mapping[str, object], known: Iterable[str] = (), out: Path | None
         out: Folder of the sweep; runs that build on others of it keep their names when the folder moves.
     """
     refuse_unknown(grid, PARTS, "The grid")
+    if not isinstance(grid.get("out") or "", str):
+        raise BadInput(f"out in the grid is the name of a folder, not {grid['out']!r}.")
     shared = _mapping(grid.get("shared") or {}, "shared")
     blocks = [{**shared, **_mapping(block, "fit")} for block in _blocks(grid.get("fit", {}), "fit")]
     evaluations = [_mapping(block, "evaluate") for block in _blocks(grid.get("evaluate", []), "evaluate")]
@@ -163,6 +208,8 @@ def _mapping(block: object, part: str) -> Json:
 
 
 def _blocks(part: object, name: str) -> list[object]:
+    if part is None:
+        raise BadInput(f"{name} in the grid is empty.", "Write a block of names and values under it.")
     if not isinstance(part, (dict, list)):
         raise BadInput(f"{name} in the grid is one block or a list of blocks, not {part!r}.")
     return list(part) if isinstance(part, list) else [part]
@@ -176,7 +223,11 @@ def _seeds(given: object) -> list[int]:
         ends = str(part).split("-")
         if isinstance(part, bool) or len(ends) > 2 or not all(end.strip().isdecimal() for end in ends):
             raise BadInput(f"seeds are whole numbers such as [1, 2, 3] or 1-5, not {given!r}.")
+        if int(ends[0]) > int(ends[-1]):
+            raise BadInput(f"seeds {part} end before they begin.", "Write the lower one first, as in 1-5.")
         found += range(int(ends[0]), int(ends[-1]) + 1)
+    if not found:
+        raise BadInput("seeds in the grid is an empty list.", "Leave it out, or write at least one value.")
     return found
 
 

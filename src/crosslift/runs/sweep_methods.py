@@ -64,10 +64,10 @@ def check(chosen: Json, kinds: dict[str, str]) -> Json:
         chosen: What the grid says, with `method`.
         kinds: Filled with the task kind of each data set that was looked at, so that it is loaded once.
     """
-    method = chosen.get("method")
+    method, known = chosen.get("method"), [*METHODS, *OTHERS]
     if not isinstance(method, str):
-        raise BadInput(f'A run of the grid has no "method" (it is {method!r}).', f"Methods: {', '.join(METHODS)}.")
-    known = [*METHODS, *OTHERS]
+        instead = "" if method is None else f" (it is {method!r})"
+        raise BadInput(f'A run of the grid has no "method"{instead}.', f"Methods: {', '.join(known)}.")
     if method not in known:
         raise BadInput(f'There is no method "{method}".{nearest(method, known)}', f"Methods: {', '.join(known)}.")
     function = _function(method)
