@@ -83,3 +83,33 @@ def test_what_cannot_be_measured_is_said_in_one_line(words, said, encoder, files
     data = str(files / "colours.{lang}.tsv")
     assert run(["measure", "igap", str(encoder), "-d", data, "-l", "en,de", "--seeds", "1", *words, *SHORT]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--noise", "--errors"])
+def test_a_list_of_numbers_without_any_is_refused(option, encoder, files, capsys):  # noqa: F811
+    assert run(["measure", "igap", str(encoder), "-d", str(files / "colours.{lang}.tsv"), option, ""]) == 2
+    assert f'{option} takes numbers such as 0.2,0.1,0, not "".' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--out", "notes"], "notes is a file"),
+        (["--heat-maps", "notes"], "notes is a file"),
+        (["--heat-maps", "maps", "--methods", "finetune,gaussian"], "--heat-maps are of one model and one method"),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before_anything_is_trained(
+    options,
+    said,
+    encoder,  # noqa: F811
+    files,
+    capsys,
+    monkeypatch,
+):
+    monkeypatch.chdir(files)
+    monkeypatch.setattr("crosslift.runs.igap.train", lambda *_, **__: pytest.fail("something was trained"))
+    (files / "notes").write_text("")
+    assert run(["measure", "igap", str(encoder), "-d", "colours.{lang}.tsv", *options]) == 2
+    assert said in capsys.readouterr().err
+    assert not (files / "maps").exists()

@@ -133,3 +133,9 @@ def test_pictures_of_other_kinds_are_refused(encoder, tmp_path):
     report = measure_alignment({"one": encoder}, tiny_aligned(), samples=20, sentences=5)
     with pytest.raises(BadInput, match=r"\.png or \.svg"):
         report.draw(tmp_path / "picture.gif")
+
+
+@pytest.mark.parametrize("option", ["--samples", "--sentences", "--limit"])
+def test_measuring_nothing_is_refused(option, capsys):
+    assert cli.run(["measure", "alignment", "-m", "one=model", "-b", "de=pairs.tsv", option, "0"]) == 2
+    assert option in capsys.readouterr().err

@@ -71,6 +71,12 @@ def test_languages_are_ordered_by_gap_with_places_that_overlap_where_the_data_do
     assert rows[0].similarities == {"cosine": 0.9}
 
 
+def test_languages_that_tie_share_their_places():
+    drawn = {"de": np.full(10, 5.0), "ru": np.full(10, 5.0), "sw": np.full(10, 9.0)}
+    rows = forecasts({"de": 5, "ru": 5, "sw": 9}, drawn, {})
+    assert [(row.first, row.last) for row in rows] == [(1, 2), (1, 2), (3, 3)]
+
+
 def ranking():
     alike = {x: {"l2": -k, "dot": k, "cosine": 1 - k / 10} for k, x in enumerate(("sw", "de", "ru", "th"))}
     gaps = {"de": 10.0, "ru": 20.0, "th": 30.0, "sw": 40.0}

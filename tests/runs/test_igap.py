@@ -194,6 +194,16 @@ def test_a_ranking_without_a_learnt_source_says_what_to_do(encoder, sets):
 
 
 @pytest.mark.parametrize(
+    ("change", "said"),
+    [({"sentences": 0}, "--sentences must be at least 1, not 0"), ({"layer": 99}, "there is no layer 99")],
+)
+def test_a_ranking_that_cannot_be_shown_is_refused_before_anything_is_trained(change, said, encoder, sets, monkeypatch):
+    monkeypatch.setattr("crosslift.runs.rank.igap", lambda *_, **__: pytest.fail("something was trained"))
+    with pytest.raises(BadInput, match=said):
+        rank(encoder, ["de"], parallel=sets, **change)
+
+
+@pytest.mark.parametrize(
     ("spec", "read"),
     [
         ("ear", ("ear", {})),
@@ -238,6 +248,7 @@ def test_other_weights_under_the_same_name_are_measured_anew(sets, tmp_path):
         ({"methods": "finetune:alpha=1"}, 'There is no setting "alpha"'),
         ({"labels": "coin"}, "gold or random"),
         ({"every": 0}, "--every must be at least 1"),
+        ({"limit": -3}, "--limit must be at least 1, not -3"),
         ({"labels": "random", "extra": classification(4)}, "go without them"),
         ({"sources": "yo"}, 'No data for "yo"'),
         ({"rates": [1e-3], "learning_rate": 1e-3}, "either rates, or learning_rate"),

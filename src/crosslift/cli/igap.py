@@ -52,20 +52,25 @@ def igap(
 ) -> None:
     """Measure what is lost between languages once the source is learnt: IGAP, and the parts of the error."""
     from crosslift.data import load
-    from crosslift.data.storage import write_json
+    from crosslift.data.storage import check_folder, write_json
     from crosslift.runs import igap as runs
     from crosslift.runs.progress import watch_screen
 
     from_languages = names(sources) or ["en"]
     if extra and len(from_languages) > 1:
         raise BadInput("--extra is in one language; give one --source.")
+    specs = methods.split(";" if ";" in methods or ":" in methods else ",")
+    if heat_maps:
+        check_folder(heat_maps, "--heat-maps")
+        if len(models) * len(specs) > 1:
+            raise BadInput("--heat-maps are of one model and one method.", "Call it once for each of them.")
     results = {
         ratio: runs.igap(
             models,
             data,
             sources=from_languages,
             targets=names(languages),
-            methods=methods.split(";" if ";" in methods or ":" in methods else ","),
+            methods=specs,
             seeds=seeds(seeds_text),
             rates=numbers(learning_rate, "--learning-rate") if learning_rate else None,
             errors=numbers(errors, "--errors"),
@@ -158,8 +163,11 @@ def _lengths(max_length: int | None) -> dict[str, Any]:
 
 
 def numbers(text: str, what: str) -> list[float]:
-    """Read `0.2,0.1,0`."""
+    """Read `0.2,0.1,0`; without a number there is nothing to do."""
     try:
-        return [float(part) for part in text.split(",") if part.strip()]
+        found = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
-        raise BadInput(f'{what} takes numbers such as 0.2,0.1,0, not "{text}".') from None
+        found = []
+    if not found:
+        raise BadInput(f'{what} takes numbers such as 0.2,0.1,0, not "{text}".')
+    return found

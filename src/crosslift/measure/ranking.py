@@ -179,11 +179,12 @@ def forecasts(
     """
     order = sorted(gaps, key=lambda language: gaps[language])
     drawn = np.stack([resamples[language] for language in order])  # (languages, samples)
-    places = stats.rankdata(drawn, axis=0)
+    # Of languages that tie, each may take any of their places.
+    best, worst = (stats.rankdata(drawn, method=method, axis=0) for method in ("min", "max"))
     rows = []
     for k, language in enumerate(order):
         low, high = interval(drawn[k])
-        first, last = interval(places[k])
+        first, last = interval(best[k])[0], interval(worst[k])[1]
         rows.append(
             Forecast(language, gaps[language], low, high, round(first), round(last), dict(alike.get(language, {})))
         )

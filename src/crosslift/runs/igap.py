@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from crosslift.data import catalog
 from crosslift.data.examples import Examples, concatenate
 from crosslift.data.parallel import corrupt_labels, random_labels
-from crosslift.data.storage import read_json, write_json
+from crosslift.data.storage import check_folder, read_json, write_json
 from crosslift.errors import BadInput, Unfinished, nearest
 from crosslift.measure.igap import Errors, bands, joined
 from crosslift.measure.igap_result import IgapResult
@@ -109,9 +109,11 @@ def igap(
     seeds = list(dict.fromkeys(seeds))
     for spec in specs:
         _method(spec)
-    for option, value in (("every", every), ("candidates", candidates)):
+    for option, value in (("every", every), ("candidates", candidates), ("limit", limit)):
         if value is not None and value < 1:
             raise BadInput(f"--{option} must be at least 1, not {value}.")
+    if out:
+        check_folder(out, "--out")
     if extra is not None and labels == "random":
         raise BadInput("Extra training rows have labels of their own; random labels go without them.")
     asked = bands(errors, epsilon)

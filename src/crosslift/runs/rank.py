@@ -11,7 +11,7 @@ from crosslift.errors import BadInput
 from crosslift.measure.igap import Errors, gap_resamples, igaps
 from crosslift.measure.ranking import Ranking, best_layer, forecasts, similarities
 from crosslift.measure.retrieval import sentence_vectors
-from crosslift.models.load import load_encoder, load_tokenizer
+from crosslift.models.load import load_config, load_encoder, load_tokenizer
 from crosslift.runs.igap import igap
 from crosslift.runs.igap_data import parallel_sets
 from crosslift.runs.progress import Silent, Watch
@@ -59,10 +59,13 @@ def rank(
         settings: Anything of `Training`, `Execution` or the task, by name.
     """
     watch = watch or Silent()
+    if sentences < 1:
+        raise BadInput(f"--sentences must be at least 1, not {sentences}.")
     wanted = None if languages is None else [source, *(x for x in languages if x != source)]
     sets = parallel_sets(parallel, wanted, split, sentences, reading, labelled=False, watch=watch)
     if source not in sets:
         raise BadInput(f'The parallel data has no "{source}"; there is {", ".join(sets)}.')
+    best_layer(int(load_config(model).num_hidden_layers), layer)  # before anything is trained
     measured = igap(
         model, sets, sources=source, labels="random", seeds=seeds, rates=rates, errors=[error], epsilon=epsilon,
         every=every, candidates=candidates, out=out, watch=watch, **settings,
@@ -75,7 +78,7 @@ def rank(
         raise BadInput(
             f"No checkpoint of {model} has a training error from {error:g} to {error + epsilon:g}; the runs ended at "
             f"{(ended.mean if ended else 100) / 100:.3f}.",
-            "Train longer (--epochs), with another --rates, or on fewer --sentences.",
+            "Train longer (--epochs), with another --learning-rate, or on fewer --sentences.",
         )
     layers, alike = _similarities(model, sets, errors, layer)
     gaps = {target: score.expected.mean for target, score in found.items() if score.expected}
