@@ -79,7 +79,10 @@ def test_gold_links_are_scored(tmp_path, pairs, capsys):
         (["a.tsv", "--aligner", "links"], "links, line 2: link 9-0 points past the end"),
         (["a.tsv", "--aligner", "short"], "short: has 1 lines for 2 sentence pairs"),
         (["a.tsv", "b.txt"], "b.txt, line 3: the files part here"),
-        (["a.tsv", "--save", "x", "--aligner", "good"], "cannot be saved"),
+        (["a.tsv", "--aligner", "nosuch.links"], "nosuch.links: there is no such file"),
+        (["a.tsv", "--limit", "0"], "--limit"),
+        (["a.tsv", "--save", "x", "--aligner", "good", "-o", "out"], "cannot be saved"),
+        (["a.tsv", "--gold", "a.tsv", "-o", "out"], "--out writes nothing with --gold"),
         (["a.tsv", "--rouns", "3"], "Unknown option --rouns. Did you mean --rounds?"),
         (["a.tsv", "--rounds", "three"], "rounds"),
     ],
@@ -91,3 +94,10 @@ def test_bad_input_is_refused_in_one_line(tmp_path, monkeypatch, capsys, argumen
         (tmp_path / name).write_text(text)
     assert run(["align", *arguments]) == 2
     assert expected in capsys.readouterr().err.split("\n")[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_cannot_be_written_to_is_named(pairs, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert run(["align", str(pairs[0]), "-o", str(tmp_path / "file" / "links")]) == 1
+    assert "links could not be written" in capsys.readouterr().err

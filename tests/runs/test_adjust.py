@@ -161,13 +161,33 @@ def test_a_link_past_the_end_is_refused_with_its_line_before_training(encoder, l
     lines = links.read_text().splitlines()
     lines[4] += " 99-0"
     links.write_text("\n".join(lines) + "\n")
-    code, said = refused(
-        capsys, "--model", encoder, "--bitext", f"de={pairs}", "--aligner", links, "--out", tmp_path / "out"
-    )
+    command = ["--model", encoder, "--bitext", f"de={pairs}", "--out", tmp_path / "out", "--steps", "1", "--aligner"]
+    code, said = refused(capsys, *command, links)
     assert code == 2
     assert "bitext.pharaoh, line 5" in said
     assert "99-0" in said
-    assert not (tmp_path / "out" / "model").exists()
+    assert not (tmp_path / "out").exists()
+    mended = tmp_path / "mended.links"
+    mended.write_text(links.read_text().replace(" 99-0", ""))
+    assert refused(capsys, *command, mended)[0] == 0  # another file of links, the same folder
+
+
+def test_an_empty_side_is_refused_where_a_file_of_links_counts_lines(encoder, linked, tmp_path, capsys):
+    (tmp_path / "pairs.tsv").write_text("the house\tdas haus\nthe tree\t\n")
+    code, said = refused(
+        capsys, "--model", encoder, "--bitext", f"de={tmp_path / 'pairs.tsv'}", "--aligner", linked[1], "--out", "out"
+    )
+    assert code == 2
+    assert "pairs.tsv, line 2: empty text." in said and "counts every line" in said
+
+
+def test_a_file_of_links_that_is_not_there_is_not_taken_for_a_model(encoder, linked, tmp_path, capsys):
+    wrong = tmp_path / "bitxt.pharaoh"
+    code, said = refused(
+        capsys, "--model", encoder, "--bitext", f"de={linked[0]}", "--aligner", wrong, "--out", tmp_path / "out"
+    )
+    assert code == 2
+    assert "bitxt.pharaoh: there is no such file" in said
 
 
 def test_files_of_unequal_length_are_refused(encoder, tmp_path, capsys):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosslift.align.links import WAYS, Alignment, Candidates, symmetrise
-from crosslift.align.pharaoh import read_pharaoh
+from crosslift.align.pharaoh import SUFFIXES, read_pharaoh
 from crosslift.align.statistical import LONGEST, Aligner, Settings, train
 from crosslift.data.bitext import read_bitext
 from crosslift.data.bitext_filter import check_scripts
@@ -253,7 +253,7 @@ def _align(base: AlignedBitext, aligner: str | Path, how: str, settings: Mapping
         _take(aligner, (), settings)
         forward, backward = align_eflomal(base.words("source"), base.words("target"))
         return replace(base, alignment=symmetrise(forward, backward, how), left_out=_left_out(base, MOST_WORDS))
-    if path.is_file():
+    if path.is_file() or path.suffix in SUFFIXES:
         _take(aligner, (), settings)
         links = read_pharaoh(path, [len(row) for row in base.source], [len(row) for row in base.target])
         return replace(base, alignment=links)

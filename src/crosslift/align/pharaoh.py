@@ -14,6 +14,8 @@ from crosslift.data.files import read_bytes
 from crosslift.data.storage import write_text
 from crosslift.errors import BadFile
 
+SUFFIXES = (".pharaoh", ".align", ".links", ".txt", ".tsv", ".gz", ".xz")
+"""How files of links end: with one of these, a name is never taken for that of a model."""
 _LINE = re.compile(r"\s*([0-9]{1,6}-[0-9]{1,6}(:[0-9.eE+-]+)?(\s+|$))*", re.ASCII)
 _LINK = re.compile(r"([0-9]+)-([0-9]+)(?::([0-9.eE+-]+))?", re.ASCII)
 

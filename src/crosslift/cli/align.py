@@ -71,7 +71,7 @@ def align(
     dropped: Annotated[
         Path | None, typer.Option("--dropped", help="Write the pairs left out there, with reasons.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(help="Read at most so many pairs.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read at most so many pairs.")] = None,
     quiet: Quiet = False,
     as_json: Json = False,
     **settings: Any,  # noqa: ANN401
@@ -92,17 +92,20 @@ def align(
         pairs = without_pairs(pairs, gone)
     chosen: dict[str, Any] = {"aligner": aligner, "symmetrise": symmetrise, "words": words, **statistical, **embedding}
     if gold is not None:
+        for name, path in (("--out", out), ("--save", save), ("--explain", why)):
+            if path is not None:
+                raise BadInput(f"{name} writes nothing with --gold, which scores an aligner.", "Leave out one of them.")
         _score(gold, pairs, chosen, as_json)
         return
     if pairs is None or whole is None:
         raise BadInput("There is nothing to align.", "Name a file of sentence pairs, or --gold FILE.")
+    if save is not None and aligner != "statistical" and not aligner.endswith(".safetensors"):
+        raise BadInput(f'The aligner "{aligner}" is not trained here, so it cannot be saved.', "Leave out --save.")
     found = align_words(pairs, scores=scores or why is not None, **chosen)
     lines = _lines(found, scores)
     if out is not None or not as_json:
         _write(out, lines)
-    if save is not None:
-        if found.aligner is None:
-            raise BadInput(f'The aligner "{aligner}" is not trained here, so it cannot be saved.')
+    if save is not None and found.aligner is not None:
         found.aligner.save(save)
     if why is not None:
         _write_table(why, found)

@@ -23,11 +23,11 @@ def alignment(
         "statistical"
     ),
     cut: Annotated[str, typer.Option(help="Words by language (segment), or at spaces.")] = "segment",
-    samples: Annotated[int, typer.Option(help="Word pairs to draw.")] = 5000,
-    sentences: Annotated[int, typer.Option(help="Sentence pairs for retrieval.")] = 1000,
+    samples: Annotated[int, typer.Option(min=1, help="Word pairs to draw.")] = 5000,
+    sentences: Annotated[int, typer.Option(min=2, help="Sentence pairs for retrieval.")] = 1000,
     layer: Annotated[int | None, typer.Option(help="Layer, from 1 (default: the last).")] = None,
     pooling: Annotated[str, typer.Option(help="A word is the mean of its pieces, the first or the last.")] = "mean",
-    limit: Annotated[int | None, typer.Option(help="Read at most so many sentence pairs.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Read at most so many sentence pairs.")] = None,
     seed: Annotated[int, typer.Option(help="Draws the word pairs.")] = 0,
     as_json: Json = False,
 ) -> None:

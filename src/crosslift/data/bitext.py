@@ -87,5 +87,10 @@ def _one_file(path: Path) -> list[tuple[str, str]]:
     for number, cells in enumerate(rows, start=1):
         if len(cells) != width:
             count = f"{len(cells)} column{'' if len(cells) == 1 else 's'}"
-            raise BadFile(path, number, f"{count}, but line 1 has {width}.")
+            raise BadFile(
+                path,
+                number,
+                f"{count}, but line 1 has {width}.",
+                f"Every line holds a sentence, {'a tab' if tabs else BARS}, and its translation.",
+            )
     return [(cells[0], cells[1]) if tabs else (cells[0].strip(), cells[1].strip()) for cells in rows]

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from crosslift.align import align_words
 from crosslift.align.encoded_pairs import EncodedPairs, encode_pairs, join_pairs, pieces_as_words
+from crosslift.align.pharaoh import SUFFIXES
 from crosslift.data.bitext import read_bitext
 from crosslift.data.bitext_filter import BitextFilter, check_scripts, filter_bitext
 from crosslift.data.examples import Examples
-from crosslift.errors import BadInput
+from crosslift.errors import BadFile, BadInput
 from crosslift.methods.adjust import Adjust, Settings, word_vectors
 from crosslift.models.frozen import FrozenCache, FrozenRows, text_keys, tokenizer_fingerprint, weights_fingerprint
 from crosslift.models.load import load_encoder, load_tokenizer
@@ -228,7 +229,12 @@ def read_bitexts(bitext: Bitexts, source: str, pairing: Pairing) -> dict[str, Ex
         else:
             # A file of links counts lines, so a pair with an empty side cannot be left out.
             strict = is_links_file(pairing.aligner)
-            found[language] = read_bitext(given, language=source, pair_language=language, strict=strict)
+            try:
+                found[language] = read_bitext(given, language=source, pair_language=language, strict=strict)
+            except BadFile as error:
+                if not (strict and "empty text" in error.seen):
+                    raise
+                raise BadInput(error.seen, "The file of links counts every line: mend this one in both.") from None
         if not pairing.unfiltered:
             check_scripts(found[language])
     return found
@@ -287,7 +293,7 @@ def drawn(pairs: EncodedPairs, count: int | None, seed: int) -> EncodedPairs:
 def is_links_file(aligner: str) -> bool:
     """Whether an aligner is a file of links, line by line; a saved statistical aligner is another kind of file."""
     path = Path(aligner)
-    return path.suffix in (".pharaoh", ".align") or (path.is_file() and path.suffix != ".safetensors")
+    return path.suffix in SUFFIXES or (path.is_file() and path.suffix != ".safetensors")
 
 
 def anchor_rows(
