@@ -49,3 +49,29 @@ def test_extend_vocabulary_can_stop_before_training(model, tmp_path, capsys):
     assert run([*arguments, "--no-training", "-q"]) == 0
     assert "opens with transformers alone" in capsys.readouterr().out
     assert AutoModelForMaskedLM.from_pretrained(tmp_path / "more").config.vocab_size > 250
+
+
+def test_extend_vocabulary_does_not_take_other_pieces_for_those_asked_for(model, tmp_path, capsys):
+    (tmp_path / "en.txt").write_text("\n".join(FRESH) + "\n", encoding="utf-8")
+    arguments = ["extend-vocabulary", str(model), "-o", str(tmp_path / "more"), "-t", f"en={tmp_path / 'en.txt'}"]
+    assert run([*arguments, "--no-training", "--pieces", "3"]) == 0
+    assert run([*arguments, "--no-training", "--pieces", "3"]) == 0
+    assert run([*arguments, "--no-training", "--pieces", "4"]) == 2
+    assert "holds other pieces (pieces: 3 there, 4 now)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["trim", "extend-vocabulary"])
+def test_text_in_another_script_is_refused_with_its_line(verb, model, tmp_path, capsys):
+    (tmp_path / "a.txt").write_text("हिन्दी\n\n" + "\n".join(FRESH) + "\n", encoding="utf-8")
+    arguments = [verb, str(model), "-o", str(tmp_path / "out"), "-t"]
+    assert run([*arguments, f"hi={tmp_path / 'a.txt'}"]) == 2
+    said = capsys.readouterr().err
+    assert "a.txt, line 3: this is not hi" in said and 'call its language "und"' in said
+    assert not list(tmp_path.glob("out*"))
+    assert run([*arguments, f"und={tmp_path / 'a.txt'}", *(["--no-training"] if verb != "trim" else [])]) == 0
+
+
+@pytest.mark.parametrize(("verb", "option"), [("trim", "--least"), ("extend-vocabulary", "--pieces")])
+def test_numbers_that_cannot_be_are_refused(verb, option, tmp_path, capsys):
+    assert run([verb, "model", "-o", str(tmp_path / "out"), "-t", "en=a.txt", option, "0"]) == 2
+    assert option in capsys.readouterr().err

@@ -56,9 +56,11 @@ def test_wordnet_data_files_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.tsv", "film\tmovie\nfilm movie\n", "line 2: is not `word TAB other`"),
-        ("a.json", "{", "is not JSON"),
-        ("a.json", '{"film": "movie"}', "is not an object of word lists"),
+        ("a.tsv", "film\tmovie\nfilm movie\n", "line 2: is not `word TAB other`.*\n.*Mend or remove the line"),
+        ("a.json", '{\n"film": [', "line 2: malformed JSON at column 10"),
+        ("a.json", "[" * 100_000, "JSON that cannot be read"),
+        ("a.json", '["film"]', "is not an object of word lists"),
+        ("a.json", '{"car": ["auto"], "film": "movie"}', "the entry of 'film' is not a list of words"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(tmp_path, name, content, message):

@@ -294,6 +294,22 @@ def test_a_push_that_ran_away_stops_the_run(folders, tmp_path):
         train(model, train_once, RunFolder(tmp_path), Optimisation(steps=1), Execution(), seed=1)
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("alpha", -1.0, "--alpha must be a number from 0, not -1"),
+        ("beta", float("nan"), "--beta must be a number from 0, not nan"),
+        ("noise", float("inf"), "--noise must be a number from 0, not inf"),
+        ("margin", float("nan"), "--margin must be above 0, not nan"),
+        ("stop_at", 0.0, "--stop-at must be above 0, not 0"),
+        ("layer", 0, "--layer counts from 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(setting, value, message):
+    with pytest.raises(BadInput, match=message):
+        Settings(**{setting: value})
+
+
 def test_neighbours_come_from_the_models_own_embeddings(folders):
     # Words that the tiny vocabulary holds whole.
     texts = ["the dog is over the fox", "the capital of the dog", "in the fox was the capital"]

@@ -8,6 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import crosslift as xl
+from crosslift.errors import BadInput
 from crosslift.methods.robust import (
     RADII,
     Robust,
@@ -200,6 +201,20 @@ def test_answers_are_compared_as_probabilities_of_words():
     p, q = (side.softmax(-1) for side in sides)
     torch.testing.assert_close(p, torch.tensor([[0.3, 0.1, 0.6, 0.0]]))
     torch.testing.assert_close(q, torch.tensor([[0.3, 0.3, 0.4, 0.0]]))
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "message"),
+    [
+        ("sigma", float("nan"), "--sigma must be a number from 0, not nan"),
+        ("radius", -1.0, "--radius must be a number from 0, not -1"),
+        ("ascent_size", float("inf"), "--ascent-size must be a number from 0, not inf"),
+        ("ascent_steps", 0, "--ascent-steps must be at least 1"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(setting, value, message):
+    with pytest.raises(BadInput, match=message):
+        Settings(**{setting: value})
 
 
 @pytest.mark.parametrize("kind", list(MAKERS))

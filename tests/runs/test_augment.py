@@ -93,6 +93,17 @@ def test_what_cannot_be_is_refused_in_one_line(arguments, message):
         augment(classification(6), synonyms=SYNONYMS, **arguments)
 
 
+@pytest.mark.parametrize("options", [[], ["--format", "jsonl"]])
+def test_the_data_is_not_written_over(options, tmp_path, capsys):
+    data = tmp_path / "data.jsonl"
+    write_examples(classification(6), data)
+    before = data.read_bytes()
+    words = ["augment", "--data", str(data), "--out", str(tmp_path / "." / "data.jsonl"), "--synonyms", SYNONYMS]
+    assert cli.run([*words, *options]) == 2
+    assert "is the data itself" in capsys.readouterr().err
+    assert data.read_bytes() == before
+
+
 def test_text_without_labels_of_a_task_is_refused():
     with pytest.raises(BadInput, match="augment takes classification, tagging or qa"):
         augment(Examples("text", "en", ["a"], ["the house"], name="lines"), synonyms=SYNONYMS)

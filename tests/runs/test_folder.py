@@ -98,3 +98,14 @@ def test_a_run_that_was_killed_while_it_wrote_its_settings_begins_anew(tmp_path)
     (tmp_path / "other" / "thesis.tex").write_text("…")
     with pytest.raises(BadInput, match="is not empty and is no run folder"):
         RunFolder.start(tmp_path / "other", {"seed": 1})
+
+
+def test_a_run_that_is_refused_before_it_made_anything_leaves_no_folder(tmp_path):
+    for made in (False, True):
+        run = RunFolder.start(tmp_path / "run", {"seed": 1})
+        run.note("plan")
+        with pytest.raises(BadInput, match="bad file"), run.locked():
+            if made:
+                run.metrics.write_text("{}\n")
+            raise BadInput("bad file")
+        assert run.path.exists() == made

@@ -38,7 +38,9 @@ def augment(
     """Write copies of labelled data with words replaced by synonyms."""
     from crosslift.cli.reading import read, split_options
     from crosslift.runs.augment import augment as run_augment
+    from crosslift.runs.augment import check_out
 
+    check_out(data, out)
     reading, settings = split_options(settings)
     examples = read(data, source, split, reading)
     made = run_augment(

@@ -38,8 +38,8 @@ def extend(
     text: Annotated[
         list[str], typer.Option("--text", "-t", help="LANGUAGE=FILE, one sentence a line; repeat for more.")
     ],
-    pieces: Annotated[int, typer.Option(help="How many pieces to add, at most.")] = 5000,
-    least: Annotated[int, typer.Option(help="A new piece occurs at least so often.")] = 5,
+    pieces: Annotated[int, typer.Option(min=1, help="How many pieces to add, at most.")] = 5000,
+    least: Annotated[int, typer.Option(min=1, help="A new piece occurs at least so often.")] = 5,
     no_training: Annotated[
         bool, typer.Option("--no-training", help="Stop before the masked LM: new rows are means of old ones.")
     ] = False,

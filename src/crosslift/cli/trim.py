@@ -17,16 +17,15 @@ def trim(
     text: Annotated[
         list[str], typer.Option("--text", "-t", help="LANGUAGE=FILE, text in a language to keep; repeat for more.")
     ],
-    least: Annotated[int, typer.Option(help="Drop pieces that occur less often in the text.")] = 1,
+    least: Annotated[int, typer.Option(min=1, help="Drop pieces that occur less often in the text.")] = 1,
     quiet: Quiet = False,
     as_json: Json = False,
 ) -> None:
     """Cut a model's vocabulary down to some languages; its outputs on their text stay the same."""
-    from crosslift.data.files import read_lines
+    from crosslift.data.plain import read_language
     from crosslift.models.vocabulary import trim_vocabulary
 
-    files = by_language(text, "--text")
-    lines = {language: [line for path in paths for line in read_lines(Path(path))] for language, paths in files.items()}
+    lines = {language: read_language(paths, language) for language, paths in by_language(text, "--text").items()}
     done = trim_vocabulary(model, out, lines, least=least)
     if as_json:
         show_json(done.to_dict())

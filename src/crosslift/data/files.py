@@ -15,6 +15,7 @@ from pathlib import Path
 from crosslift.errors import BadFile, nearest
 
 COMPRESSED = (".xz", ".gz")
+_MAGIC = {".xz": b"\xfd7zXZ\0", ".gz": b"\x1f\x8b"}
 _ARCHIVES = (".zip", ".tar", ".tgz", ".txz", ".bz2", ".zst", ".7z", ".rar")
 
 
@@ -44,6 +45,8 @@ def read_bytes(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise BadFile(path, None, f"cannot be read: {reason}.") from None
+    if raw and not raw.startswith(_MAGIC.get(suffix, b"")):
+        raise BadFile(path, None, f"is not a {suffix} file.", f"If it is plain text, take {suffix} off its name.")
     try:
         if suffix == ".gz" and raw:
             return gzip.decompress(raw)

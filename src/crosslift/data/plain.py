@@ -8,6 +8,7 @@ from pathlib import Path
 from crosslift.data.draft import UNKNOWN_LANGUAGE, Draft, Reading
 from crosslift.data.examples import Examples
 from crosslift.data.files import read_lines
+from crosslift.data.scripts import wrong_script
 from crosslift.data.segment import segment_all
 from crosslift.errors import BadFile, BadInput
 
@@ -40,3 +41,18 @@ def read_plain(path: Path, reading: Reading, groups: Sequence[str] | None = None
         group = groups[row] if groups else None
         draft.add(row + 1, id_, line, None, words, None, id_ if parallel else None, group)
     return draft.examples(language)
+
+
+def read_language(paths: Sequence[str | Path], language: str) -> list[str]:
+    """Read the lines of files in one language, without empty ones; a file in another script is refused."""
+    found = []
+    for path in map(Path, paths):
+        numbered = [(number, line) for number, line in enumerate(read_lines(path), start=1) if line]
+        lines = [line for _, line in numbered]
+        odd = wrong_script(lines, language)
+        if odd is not None:
+            first = next((number for number, line in numbered if wrong_script([line], language)), 1)
+            seen = f"this is not {language}: {odd} in the whole file."
+            raise BadFile(path, first, seen, 'Is it the right file? If it is, call its language "und".')
+        found += lines
+    return found

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import cast
 
-from crosslift.errors import BrokenRun
+from crosslift.errors import BadInput, BrokenRun
 
 Json = dict[str, object]
 
@@ -20,8 +20,14 @@ def atomic(path: Path) -> Iterator[Path]:
 
     A crash or a full disk leaves whatever `path` held before.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-") as scratch:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        folder = tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}-")
+    except OSError as error:
+        raise BrokenRun(
+            f"{path} could not be written: {error.strerror or error}.", "Name a place that you may write to."
+        ) from error
+    with folder as scratch:
         draft = Path(scratch) / path.name
         try:
             yield draft
@@ -55,6 +61,14 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically."""
     with atomic(path) as draft:
         draft.write_text(text, encoding="utf-8")
+
+
+def check_folder(path: str | Path, option: str) -> None:
+    """Refuse a path that cannot become a folder, before hours are spent on what it shall hold; nothing is made."""
+    place = Path(path)
+    there = next((one for one in (place, *place.parents) if one.exists()), Path())
+    if not there.is_dir():
+        raise BadInput(f"{there} is a file.", f"{option} is the name of a folder.")
 
 
 def write_json(path: Path, content: object) -> None:

@@ -8,7 +8,6 @@ number of words: word i of the new text stands for word i of the old one. What i
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from crosslift.data.examples import Spans
 from crosslift.data.files import find_file, format_suffix, read_lines, read_text
+from crosslift.data.table import parse_json
 from crosslift.data.words import ranges, row_starts
 from crosslift.errors import BadFile, BadInput
 
@@ -73,14 +73,13 @@ def _is_word(text: str) -> bool:
 
 
 def _json(path: Path) -> Iterable[tuple[str, Sequence[str]]]:
-    try:
-        content = json.loads(read_text(path))
-    except ValueError as error:
-        raise BadFile(path, getattr(error, "lineno", None), f"is not JSON ({error}).") from None
-    if not isinstance(content, dict) or not all(
-        isinstance(others, list) and all(isinstance(other, str) for other in others) for others in content.values()
-    ):
-        raise BadFile(path, None, "is not an object of word lists.", 'Write {"word": ["other", "another"]}.')
+    content = parse_json(path, read_text(path))
+    remedy = 'Write {"word": ["other", "another"]}.'
+    if not isinstance(content, dict):
+        raise BadFile(path, None, "is not an object of word lists.", remedy)
+    for word, others in content.items():
+        if not isinstance(others, list) or not all(isinstance(other, str) for other in others):
+            raise BadFile(path, None, f"the entry of {word!r} is not a list of words.", remedy)
     return content.items()
 
 
@@ -88,7 +87,12 @@ def _table(path: Path) -> Iterable[tuple[str, Sequence[str]]]:
     for number, line in enumerate(read_lines(path), start=1):
         parts = line.split("\t")
         if len(parts) != 2 or not all(part.strip() for part in parts):
-            raise BadFile(path, number, "is not `word TAB other` or `word TAB other | another`.")
+            raise BadFile(
+                path,
+                number,
+                "is not `word TAB other` or `word TAB other | another`.",
+                "Mend or remove the line; a dictionary in JSON has a name that ends in .json.",
+            )
         yield parts[0].strip(), [other.strip() for other in parts[1].split(" | ")]
 
 
@@ -105,7 +109,7 @@ def _wordnet(folder: Path) -> Iterable[tuple[str, Sequence[str]]]:
                 # offset, file, type, number of words in hexadecimal, then word and its sense in turn
                 lemmas = fields[4 : 4 + 2 * int(fields[3], 16) : 2]
             except (IndexError, ValueError):
-                raise BadFile(file, number, "is not a line of a WordNet data file.") from None
+                raise BadFile(file, number, "is not a line of a WordNet data file.", "Fetch it again.") from None
             # Adjectives carry their place in brackets: galore(ip).
             words = [lemma.split("(")[0].replace("_", " ") for lemma in lemmas]
             for word in words:

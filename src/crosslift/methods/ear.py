@@ -143,8 +143,14 @@ class Settings(SynonymSettings):
         super().__post_init__()
         if self.layer < 1:
             raise BadInput(f"--layer counts from 1; there is no layer {self.layer}.")
-        if self.margin is not None and self.margin <= 0:
-            raise BadInput(f"--margin must be above 0, not {self.margin:g}.")
+        for name in ("alpha", "beta", "noise"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:  # nan is no weight either
+                raise BadInput(f"--{name} must be a number from 0, not {value:g}.")
+        for name in ("margin", "stop_at"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise BadInput(f"--{name.replace('_', '-')} must be above 0, not {value:g}.")
 
 
 class Ear:

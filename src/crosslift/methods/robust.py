@@ -16,6 +16,7 @@ relative to the mean norm of the untrained word embeddings, which differs much b
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -120,8 +121,9 @@ class Settings(SynonymSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name in ("sigma", "weight", "radius", "ascent_size"):
-            if (getattr(self, name) or 0) < 0:
-                raise BadInput(f"--{name.replace('_', '-')} must not be below 0, not {getattr(self, name):g}.")
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < math.inf:  # nan is no size either
+                raise BadInput(f"--{name.replace('_', '-')} must be a number from 0, not {value:g}.")
         if self.ascent_steps < 1:
             raise BadInput(f"--ascent-steps must be at least 1, not {self.ascent_steps}.")
 

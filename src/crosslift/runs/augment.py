@@ -36,6 +36,7 @@ def augment(
         model: Whose embeddings give the synonyms, where no dictionary does.
         settings: Anything of `SynonymSettings`, by name.
     """
+    check_out(data, out)
     (own,) = sort_settings([SynonymSettings], settings)
     chosen = SynonymSettings(**own)
     examples = data if isinstance(data, Examples) else load(data, language=source, split=split)
@@ -56,3 +57,11 @@ def augment(
     if out is not None:
         write_examples(made, Path(out))
     return made
+
+
+def check_out(data: str | Path | Examples, out: str | Path | None) -> None:
+    """Refuse to write over the data that is read: without `originals` it would be lost."""
+    if out is None or isinstance(data, Examples) or not Path(data).is_file():
+        return
+    if Path(out).exists() and Path(out).samefile(data):
+        raise BadInput(f"{out} is the data itself, and would be lost.", "Choose another --out.")

@@ -108,7 +108,10 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the run: a second process on the same folder is refused, not interleaved."""
+        """Hold the run: a second process on the same folder is refused, not interleaved.
+
+        A run that is refused before it has made anything leaves no folder: the command, once mended, finds it free.
+        """
         self.path.mkdir(parents=True, exist_ok=True)
         with (self.path / ".lock").open("w") as lock:
             try:
@@ -117,7 +120,12 @@ class RunFolder:
                 raise BrokenRun(
                     f"{self.path} is in use by another process.", "Wait for it, or choose another --out."
                 ) from error
-            yield
+            try:
+                yield
+            except BadInput:
+                if {file.name for file in self.path.iterdir()} <= {self.config_file.name, self.log.name, ".lock"}:
+                    shutil.rmtree(self.path)
+                raise
 
 
 def find_runs(path: str | Path) -> list[RunFolder]:

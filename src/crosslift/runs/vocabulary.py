@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from crosslift.data.files import read_lines
-from crosslift.data.storage import read_json, write_json
+from crosslift.data.plain import read_language
+from crosslift.data.storage import Json, read_json, write_json
+from crosslift.errors import BadInput
 from crosslift.models.vocabulary import Resized
 from crosslift.models.vocabulary import extend_vocabulary as add_pieces
 from crosslift.runs.pretrain import Pretrained, PretrainOptimisation, pretrain
 from crosslift.runs.progress import Silent, Watch
 
-_REPORT = "extended.json"
+_REPORT, _ASKED = "extended.json", "asked"
 
 
 @dataclass(frozen=True)
@@ -72,13 +74,15 @@ def extend_vocabulary(
     out = Path(out)
     start = out.with_name(f"{out.name}-extended") if train else out
     report = start / _REPORT
+    files = {language: [f] if isinstance(f, str | Path) else f for language, f in text.items()}
+    lines = [line for language, paths in files.items() for line in read_language(paths, language)]
+    digest = hashlib.blake2b("\n".join(lines).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+    asked: Json = {"model": str(model), "pieces": pieces, "least": least, "text": digest}
     if report.exists():
-        resized = _report(report)
+        resized = _report(report, asked)
     else:
-        files = [[f] if isinstance(f, str | Path) else f for f in text.values()]
-        lines = [line for paths in files for path in paths for line in read_lines(Path(path)) if line]
         resized = add_pieces(model, start, lines, pieces=pieces, least=least)
-        write_json(report, resized.to_dict())
+        write_json(report, {**resized.to_dict(), _ASKED: asked})
     watch.say(describe(resized))
     if not train:
         return Extended(start, resized, None)
@@ -97,6 +101,11 @@ def describe(found: Resized) -> str:
     )
 
 
-def _report(path: Path) -> Resized:
+def _report(path: Path, asked: Json) -> Resized:
+    """Read what was made before; pieces chosen in another way are refused, not taken for what was asked."""
     kept = read_json(path)
+    before = kept.pop(_ASKED, asked)  # older reports do not say
+    if isinstance(before, dict) and before != asked:
+        changes = "; ".join(f"{k}: {before.get(k)} there, {asked[k]} now" for k in asked if before.get(k) != asked[k])
+        raise BadInput(f"{path.parent} holds other pieces ({changes}).", "Choose another --out, or remove that folder.")
     return Resized(**{k: tuple(v) if isinstance(v, list) else v for k, v in kept.items()})  # type: ignore[arg-type]
