@@ -7,11 +7,12 @@ import pytest
 
 from crosslift.data.storage import read_json, write_json
 from crosslift.reproduce import claims as claiming
-from crosslift.reproduce.claims import RULES, Claim, decide
+from crosslift.reproduce.claims import Claim, decide
 from crosslift.reproduce.collect import Cell, _ranked, collect
 from crosslift.reproduce.comparison import Compared, compare_entry, spearman
 from crosslift.reproduce.plan import Choice, Source
 from crosslift.reproduce.records import as_text, record, rows_of, verdict
+from crosslift.reproduce.rules import RULES, Unknown
 from tests.reproduce.made import ENTRY, made
 
 
@@ -177,6 +178,17 @@ SAME = {"A": A, "B": B, "C": row("C", [41.0, 51.0], 5.0)}
         ({"below": ["C", 50]}, "undecided"),
         ({"rising": ["B", "C", "A"]}, "holds"),
         ({"rising": ["A", "C", "B"]}, "does not hold"),
+        ({"better": ["A", "B", "C"]}, "holds"),
+        ({"better": ["C", "B", "A"]}, "does not hold"),
+        ({"worse": ["B", "A"]}, "holds"),
+        ({"no_better": ["B", "A"]}, "holds"),
+        ({"no_better": ["A", "B"]}, "does not hold"),
+        ({"no_better": ["C", "B"]}, "undecided"),
+        ({"no_better": ["C", "B"], "within": 2.0}, "holds"),
+        ({"alike": ["B", "C", "A"], "within": 2.0}, "does not hold"),
+        ({"above": ["A", "B", 33.3]}, "holds"),
+        ({"above": ["A", "B", 50]}, "does not hold"),
+        ({"above": ["A", "C", 43]}, "undecided"),
     ],
 )
 def test_a_rule_decides_as_it_says(rule, answer):
@@ -184,10 +196,75 @@ def test_a_rule_decides_as_it_says(rule, answer):
     assert RULES[kind](ENTRY, SAME, rule)[0] == answer
 
 
-def test_one_seed_without_a_test_decides_nothing():
-    alone = {"A": row("A", [50.0], None), "B": row("B", [40.0], None)}
-    assert RULES["ordered"](ENTRY, alone, {"ordered": ["A", "B"]})[0] == "undecided"
-    assert RULES["better"](ENTRY, alone, {"better": ["A", "B"]})[0] == "undecided"
+@pytest.mark.parametrize("kind", ["ordered", "better", "alike", "no_better", "mostly_better"])
+def test_one_seed_without_a_test_decides_nothing(kind):
+    alone = {"A": row("A", [50.0], None), "B": row("B", [49.5], None)}
+    assert RULES[kind](ENTRY, alone, {kind: ["A", "B"]})[0] == "undecided"
+
+
+def test_signs_that_are_within_the_spread_decide_nothing():
+    rows = {"A": row("A", [50.0, 60.0], 2.0), "B": row("B", [49.0, 59.0], 2.0)}
+    answer, said = RULES["mostly_better"](ENTRY, rows, {"mostly_better": ["A", "B"]})
+    assert answer == "undecided" and said == "A is better than B in 2 of 2 columns, on average +1.00"
+    assert (
+        RULES["mostly_better"](replace(ENTRY, lower_is_better=True), SAME, {"mostly_better": ["B", "A"]})[0] == "holds"
+    )
+
+
+def test_rows_that_rise_within_the_spread_decide_nothing():
+    rows = {name: row(name, [value], 1.0) for name, value in {"a": 50.0, "b": 50.5, "c": 51.0}.items()}
+    rule = {"rising": ["a", "b", "c"]}
+    # By their order alone ρ = 1, and -1 the other way round; from 50 to 51 is less than both spreads.
+    assert RULES["rising"](ENTRY, rows, rule)[0] == "undecided"
+    assert RULES["rising"](ENTRY, rows, {"rising": ["c", "b", "a"]})[0] == "undecided"
+    assert RULES["rising"](ENTRY, rows | {"c": row("c", [53.0], 1.0)}, rule)[0] == "holds"
+    # Up beyond doubt, but not step by step: 50, 49, 48, 53 has ρ = 0.2.
+    crooked = {name: row(name, [value], 1.0) for name, value in zip("abcd", (50.0, 49.0, 48.0, 53.0), strict=True)}
+    assert RULES["rising"](ENTRY, crooked, {"rising": ["a", "b", "c", "d"]})[0] == "undecided"
+
+
+def test_a_row_rises_or_falls_along_its_columns():
+    up = Compared("up", [], [10.0, 20.0, None, 30.0], [1.0, 1.0, None, 1.0])
+    rows = {"up": up, "flat": row("flat", [10.0, 10.5, 11.0, 11.5], 1.0)}
+    assert RULES["rising_along"](ENTRY, rows, {"rising_along": ["up"]})[0] == "holds"
+    assert RULES["falling_along"](ENTRY, rows, {"falling_along": ["up"]})[0] == "does not hold"
+    assert RULES["rising_along"](ENTRY, rows, {"rising_along": ["up", "flat"]})[0] == "undecided"
+    with pytest.raises(Unknown, match="was not run in three columns"):
+        RULES["rising_along"](ENTRY, {"up": row("up", [10.0, 20.0], 1.0)}, {"rising_along": ["up"]})
+
+
+def test_points_of_several_pairs_of_rows_are_related_together():
+    rows = {
+        name: row(name, values) for name, values in {"a": [1.0, 2.0], "b": [5.0, 4.0], "c": [3.0], "d": [1.0]}.items()
+    }
+    # a with b, then c with d: 1, 2, 3 against 5, 4, 1.
+    assert RULES["related"](ENTRY, rows, {"related": [["a", "b"], ["c", "d"]], "rho": -0.5})[0] == "holds"
+    assert RULES["related"](ENTRY, rows, {"related": [["a", "b"], ["c", "d"]]})[0] == "does not hold"
+    weak = {"a": row("a", [1.0, 2.0, 3.0, 4.0]), "b": row("b", [1.0, 4.0, 3.0, 2.0])}
+    # ρ = 1 - 6 · 8 / 60 = 0.2: neither the claim nor its opposite.
+    assert RULES["related"](ENTRY, weak, {"related": [["a", "b"]], "rho": -0.5})[0] == "undecided"
+
+
+def test_a_gain_is_compared_between_columns():
+    # In de and th ours is 20 above plain, in sw 10 below: 30 apart, beyond four spreads of 1.
+    rows = {"ours": row("ours", [90.0, 80.0, 60.0, 20.0], 1.0), "plain": row("plain", [90.0, 60.0, 40.0, 30.0], 1.0)}
+    rule = {"gains_more": ["ours", "plain"], "columns": ["de", "th"], "than": ["sw"]}
+    answer, said = RULES["gains_more"](ENTRY, rows, rule)
+    assert answer == "holds" and said == "ours − plain: +20.00 in de, th, -10.00 in sw"
+    assert RULES["gains_more"](ENTRY, rows, rule | {"columns": ["sw"], "than": ["de"]})[0] == "does not hold"
+    close = rows | {"ours": row("ours", [90.0, 63.0, 43.0, 30.0], 1.0)}
+    assert RULES["gains_more"](ENTRY, close, rule)[0] == "undecided"
+
+
+def test_a_claim_about_several_columns_falls_with_one_that_goes_against_it():
+    rule = {"better_in": {"de": ["ours", "plain"], "sw": ["ours", "plain"]}}
+    ours = Compared("ours", [], [90.0, 80.0, 60.0, 20.0], [1.0] * 4, baseline="plain", p={"de": 0.01, "sw": 0.2})
+    plain = Compared("plain", [], [90.0, 60.0, 40.0, 30.0], [1.0] * 4)
+    # The test of sw decides where there is one, though 10 points are beyond the spread.
+    assert RULES["better_in"](ENTRY, {"ours": ours, "plain": plain}, rule)[0] == "undecided"
+    ours.p["sw"] = 0.01
+    answer, said = RULES["better_in"](ENTRY, {"ours": ours, "plain": plain}, rule)
+    assert answer == "does not hold" and "sw: ours − plain -10.00 (p = 0.010)" in said
 
 
 def test_claims_are_decided_from_records_and_open_without(tmp_path, monkeypatch):
@@ -205,14 +282,59 @@ def test_claims_are_decided_from_records_and_open_without(tmp_path, monkeypatch)
     for seen in found["english"].values():
         seen["english"] = 10.0
     write_json(tmp_path / "small" / "ear.made.json", found)
-    assert decide(tmp_path, "small")[0].why == "English does not beat the most frequent class"
+    unlearnt = decide(tmp_path, "small")[0]
+    assert unlearnt.answer == "undecided"
+    assert unlearnt.why == "English does not beat the most frequent class or a guess in de, th, sw"
+
+
+def test_columns_in_which_nothing_was_learnt_are_left_out(tmp_path, monkeypatch):
+    plan, done = made(tmp_path / "runs")
+    found = record(ENTRY, plan, done, Choice("small"))
+    for name in ("plain / sw", "ours / sw"):
+        found["english"][name]["english"] = 10.0
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    claim = Claim("Ours is better.", "here", "ear.made", {"ordered": ["ours", "plain"]})
+    both = replace(claim, rule={"better_in": {"de": ["ours", "plain"], "sw": ["ours", "plain"]}})
+    monkeypatch.setattr(claiming, "claims", lambda: (claim, both))
+    monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": ENTRY})
+    decided = decide(tmp_path, "small")
+    # de and th alone: ours 80 and 60, plain 60 and 40.
+    assert decided[0].answer == "holds"
+    assert decided[0].why == "ours 70.00, plain 50.00 (without sw: not learnt)"
+    assert decided[1].answer == "undecided" and decided[1].why.endswith("a guess in sw")
+
+
+def test_in_answering_english_must_beat_a_guess(tmp_path, monkeypatch):
+    plan, done = made(tmp_path / "runs")
+    found = record(ENTRY, plan, done, Choice("small"))
+    for seen in found["english"].values():
+        seen |= {"english": 14.0, "majority": 0.0}
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    answering = replace(ENTRY, columns=tuple(replace(column, task="qa") for column in ENTRY.columns))
+    claim = Claim("Ours is better.", "here", "ear.made", {"ordered": ["ours", "plain"]})
+    monkeypatch.setattr(claiming, "claims", lambda: (claim,))
+    monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": answering})
+    assert "or a guess" in decide(tmp_path, "small")[0].why
+    monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": ENTRY})
+    assert decide(tmp_path, "small")[0].answer == "holds"
+
+
+def test_one_column_alone_has_the_test_of_that_column(tmp_path, monkeypatch):
+    plan, done = made(tmp_path / "runs")
+    found = record(ENTRY, plan, done, Choice("small"))
+    found["rows"][1]["p"]["th"], found["rows"][1]["p_mean"] = 0.5, 0.001
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    claim = Claim("Ours is better.", "here", "ear.made", {"better": ["ours", "plain"], "columns": ["th"]})
+    monkeypatch.setattr(claiming, "claims", lambda: (claim, replace(claim, rule={"better": ["ours", "plain"]})))
+    monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": ENTRY})
+    assert [one.answer for one in decide(tmp_path, "small")] == ["undecided", "holds"]
 
 
 def test_a_rule_does_not_look_at_source_columns(tmp_path, monkeypatch):
     plan, done = made(tmp_path / "runs")
     found = record(ENTRY, plan, done, Choice("small"))
     for one, english in zip(found["rows"][:2], (90.0, 10.0), strict=True):
-        one["ours"], one["sd"] = [english, 50.0, 50.0, 50.0], [0.0] * 4
+        one["ours"], one["sd"], one["p_mean"] = [english, 50.0, 50.0, 50.0], [0.0] * 4, None
     found["rows"][1]["ours"][1:] = [60.0, 60.0, 40.0]
     write_json(tmp_path / "small" / "ear.made.json", found)
     claim = Claim("Ours is mostly better.", "here", "ear.made", {"mostly_better": ["ours", "plain"], "share": 0.6})
@@ -221,4 +343,4 @@ def test_a_rule_does_not_look_at_source_columns(tmp_path, monkeypatch):
     monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": ENTRY})
     decided = decide(tmp_path, "small")
     assert [one.answer for one in decided] == ["holds", "undecided"]
-    assert decided[0].why == "ours is better than plain in 2 of 3 columns"
+    assert decided[0].why == "ours is better than plain in 2 of 3 columns, on average +3.33"

@@ -43,6 +43,7 @@ def test_pages_without_any_record_say_so(tmp_path):
     assert [file.stem for file in files] == ["index", "claims", *papers()]
     text = (tmp_path / "docs" / "ear.md").read_text()
     assert text.count("Not run yet.") == 14 and "Lost: The second half of the table" in text
+    assert "| + EAR | paper | 83.2 | 67.4 |" in text, "the paper's numbers need no run"
     claims = (tmp_path / "docs" / "claims.md").read_text()
     assert "0 hold, 0 do not hold" in claims and claims.count("**undecided**") >= 40
 
@@ -66,8 +67,32 @@ def test_a_table_shows_paper_and_ours_with_spread(tmp_path):
     assert "| mBERT | paper | 80.8 | 64.3 |" in text
     assert "| mBERT | ours | 50.0 ± 0.5 |" in text
     assert "seeds 1, 2" in text and "Departures at scale small:" in text
+    assert "Scale `small`, main = mini-x; seeds" in text
     index = (tmp_path / "docs" / "index.md").read_text()
     assert "| small | 135 of 135 |" in index
+
+
+def test_the_average_is_over_the_columns_of_the_papers_beside_the_printed_one(tmp_path):
+    found = invented("igap.table3")
+    # Every language 50, the test accuracy, which is no target, 90; one language of Gaussian is missing.
+    found["rows"][0]["ours"] = [50.0] * 14 + [90.0]
+    found["rows"][1]["ours"] = [None] + [49.0] * 13 + [90.0]
+    write_json(tmp_path / "res" / "small" / "igap.table3.json", found)
+    write_pages(tmp_path / "res", tmp_path / "docs")
+    lines = (tmp_path / "docs" / "igap.md").read_text().splitlines()
+    assert [line.split(" | ")[-1] for line in lines if line.startswith("| Vanilla | ")][:2] == ["21.1 |", "50.0 |"]
+    assert [line.split(" | ")[-1] for line in lines if line.startswith("| Gaussian | ours")] == ["– |"]
+
+
+def test_the_papers_numbers_keep_their_decimals_and_a_record_without_cells_is_not_run(tmp_path):
+    found = invented("ear.table6")
+    for row in found["rows"]:
+        row["ours"] = [None]
+    write_json(tmp_path / "res" / "small" / "ear.table6.json", found)
+    write_pages(tmp_path / "res", tmp_path / "docs")
+    assert "| 0.25 | paper | 68.080 |" in (tmp_path / "docs" / "ear.md").read_text()
+    index = (tmp_path / "docs" / "index.md").read_text()
+    assert re.search(r"\[Table 6\]\(ear.*\| not yet \| – \|", index)
 
 
 @pytest.mark.parametrize("name", [name for name in entries() if "figure" in name])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, cast
 
 from crosslift.data.storage import Json, write_text
@@ -49,22 +50,28 @@ and translated sets that the catalog does not hold come from `--resources`, tran
 begins after so long, and the same command goes on another day; `--minutes 0` runs nothing and writes the records of
 what is there. A record is not replaced by one that has fewer cells only because its runs lie elsewhere.
 
-What is compared, row by row: the difference from the table's baseline row, in the paper and here (Δ), and how far the
-two lie apart; in how many languages they have the same sign, counted only where English beats the most frequent class;
-Spearman's ρ between the paper's scores and ours over the languages; and a paired permutation test of ours over all
-target languages. A cell that stays empty says why.
+*avg* is taken over the same columns as the paper's average, and the paper's is the printed one. What is compared, row
+by row: the difference from the table's baseline row, in the paper and here (Δ), and how far the two lie apart; in how
+many languages they have the same sign, counted only where English beats the most frequent class; Spearman's ρ between
+the paper's scores and ours over the languages; and a paired permutation test of ours over all target languages. A cell
+that stays empty says why.
 
 The records lie in `benchmarks/results/reproduce`; these pages are made from them with `--docs`. Whether the
-[claims](claims.md) of the papers hold is decided by rules over the same records.
+[claims](claims.md) of the papers hold is decided by rules over the same records, and by studies where there is none.
 """
 CLAIMS = """\
 {number} claims of the five papers in our words, decided at scale `{scale}`: {holds} hold, {not_} do not hold, {open}
-are undecided. A small encoder on small data is not the paper's setting: a claim that does not hold here may well hold
-there, and the other way round.
+are undecided, {missing} of these because nothing was run. A small encoder on small data is not the paper's setting: a
+claim that does not hold here may well hold there, and the other way round.
 
-A difference counts with p < 0.05 of a paired test, or, where there is none, beyond the spread over seeds. A claim is
-undecided where neither it nor its opposite is found, where nothing was run, and where English does not beat the most
-frequent class.
+A claim is decided by a rule over the table or figure that stands beside it. A difference counts with p < 0.05 of a
+paired test, or, where there is none, beyond the spread over seeds. A claim is undecided where neither it nor its
+opposite is found, and where English does not beat the most frequent class (in answering: a guess).
+
+Where that table has not been run, a *study* may decide: an experiment of ours that tested the same at settings of its
+own, which are named each time; its data are often others than the paper's. It gives differences with their 95%
+intervals, and p after Holm's method over the tests of its own table. {studies} answers are a study's; {unsettled} of
+these are "undecided", too. Where a table has been run, the table decides, and the study stands beside it.
 """
 
 
@@ -103,7 +110,8 @@ def _index(results: str | Path) -> str:
             if entry.paper == name:
                 found = _scale(results, entry.id)
                 where = f"[{entry.place}]({name}.md#{_anchor(entry)})"
-                at, cells = (found[0], _filled(found[1])) if found else ("not yet", "–")
+                filled, whole = _filled(found[1]) if found else (0, 0)
+                at, cells = (found[0], f"{filled} of {whole}") if found and filled else ("not yet", "–")
                 lines.append(f"| {where} | {entry.shows} | {at} | {cells} |")
         lines.append("")
     return "\n".join(lines)
@@ -114,7 +122,14 @@ def _claims(results: str | Path) -> str:
     verdicts = decide(results, scale)
     counts = Counter(one.answer for one in verdicts)
     said = CLAIMS.format(
-        number=len(verdicts), scale=scale, holds=counts["holds"], not_=counts["does not hold"], open=counts["undecided"]
+        number=len(verdicts),
+        scale=scale,
+        holds=counts["holds"],
+        not_=counts["does not hold"],
+        open=counts["undecided"],
+        missing=sum("not run" in one.why for one in verdicts),
+        studies=sum(one.by_study for one in verdicts),
+        unsettled=sum(one.by_study and one.answer == "undecided" for one in verdicts),
     )
     lines = ["# Do the papers' claims hold?", "", MADE, "", said]
     for name in papers():
@@ -127,7 +142,13 @@ def _claims(results: str | Path) -> str:
 def _claim(one: Verdict) -> str:
     entry = entries()[one.claim.entry]
     link = f"[{entry.place}]({entry.paper}.md#{_anchor(entry)})"
-    return f"| {one.claim.claim} | {one.claim.place} | **{one.answer}** | {link}: {_escaped(one.why)} |"
+    why = f"{link}: {'not run' if one.by_study else _escaped(one.why)}"
+    if one.claim.study is not None and one.beside is not None:
+        answer, numbers = one.beside
+        study = f"[study](../{one.claim.study.page}) ({one.claim.study.at})"
+        why += f"; instead a {study}: " if one.by_study else f"; a {study} says *{answer}*: "
+        why += _escaped(numbers)
+    return f"| {one.claim.claim} | {one.claim.place} | **{one.answer}** | {why} |"
 
 
 def _paper(name: str, results: str | Path, pictures: Path) -> str:
@@ -143,11 +164,15 @@ def _entry(entry: Entry, found: tuple[str, Json] | None, pictures: Path) -> list
     lines = [f"## {_heading(entry)}", "", f"{entry.shows} Metric: {entry.metric}. (`{entry.id}`)", ""]
     if found is None:
         lines += ["Not run yet.", ""]
+        width = len(entry.columns)
+        quoted = [Compared(row.name, list(row.paper), [None] * width, [None] * width) for row in entry.rows]
+        if any(value is not None for row in quoted for value in row.paper):
+            lines += _table(entry, quoted)
     else:
         scale, record = found
-        models = ", ".join(f"{place} = {Path(str(m)).name}" for place, m in cast("Json", record["models"]).items())
+        models = ", ".join(f"{place} = {name}" for place, name in _encoders(entry, scale, record).items())
         seeds = ", ".join(map(str, cast("list[int]", record["seeds"])))
-        lines += [f"Scale `{scale}`{f', {models}' if models else ''}; seeds {seeds}; {record['runs']} runs.", ""]
+        lines += [f"Scale `{scale}`, {models}; seeds {seeds}; {record['runs']} runs.", ""]
         drawn = chart(entry, record)
         if drawn:
             file = pictures / f"{entry.id}.svg"
@@ -178,21 +203,61 @@ def _entry(entry: Entry, found: tuple[str, Json] | None, pictures: Path) -> list
     return lines
 
 
+def _encoders(entry: Entry, scale: str, record: Json) -> dict[str, str]:
+    """Return place -> name of the encoders that an entry's rows take."""
+    about = paper(entry.paper)
+    known = {place: by_scale.get(scale) for place, by_scale in about.encoders.items()}
+    known |= cast("Json", record["models"])
+    runs = str([about.runs.get(row.run) for row in entry.rows])
+    used = [p for p in known if p == "main" or f"{{{p}}}" in runs or any(row.encoder == p for row in entry.rows)]
+    if all(row.encoder for row in entry.rows):
+        used.remove("main")
+    return {place: Path(str(known[place])).name for place in used if known[place]}
+
+
 def _table(entry: Entry, rows: Sequence[Compared]) -> list[str]:
-    names = [column.name for column in entry.columns]
+    names = [column.name for column in entry.columns] + (["avg"] if entry.printed else [])
     lines = [f"| | | {' | '.join(names)} |", f"| --- | --- |{' ---: |' * len(names)}"]
+    digits = max((_decimals(value) for row in entry.rows for value in row.paper if value is not None), default=1)
+    printed = cast("dict[str, float]", entry.printed)
+    averages = {row.name: _average(entry, row.ours) for row in rows}
+
+    def add(start: str, cells: Sequence[str], average: str) -> None:
+        lines.append(f"| {start} | {' | '.join([*cells, average][: len(names)])} |")
+
     for row in rows:
         some = any(value is not None for value in row.ours)
         if any(value is not None for value in row.paper):
-            lines.append(f"| {_escaped(row.name)} | paper | {' | '.join(map(_number, row.paper))} |")
+            cells = [_fixed(value, digits) for value in row.paper]
+            add(f"{_escaped(row.name)} | paper", cells, _fixed(printed.get(row.name), digits))
         if some:
-            spread = [_with(value, sd) for value, sd in zip(row.ours, row.sd, strict=True)]
-            lines.append(f"| {_escaped(row.name)} | ours | {' | '.join(spread)} |")
+            cells = [_with(value, sd) for value, sd in zip(row.ours, row.sd, strict=True)]
+            add(f"{_escaped(row.name)} | ours", cells, _number(averages[row.name]))
         if row.baseline and some and any(value is not None for value in row.difference):
             if not entry.paper_gains and any(value is not None for value in row.paper_difference):
-                lines.append(f"| | Δ paper | {' | '.join(map(_signed, row.paper_difference))} |")
-            lines.append(f"| | Δ ours | {' | '.join(map(_signed, row.difference))} |")
+                cells = [_signed(value, digits) for value in row.paper_difference]
+                add("| Δ paper", cells, _signed(_minus(printed.get(row.name), printed.get(row.baseline)), digits))
+            gain = _minus(averages[row.name], averages.get(row.baseline))
+            add("| Δ ours", [_signed(value) for value in row.difference], _signed(gain))
     return [*lines, ""]
+
+
+def _average(entry: Entry, values: Sequence[float | None]) -> float | None:
+    """Return the mean over the columns of the paper's average; `None` where one is empty: it would be another mean."""
+    kept = [
+        value
+        for column, value in zip(entry.columns, values, strict=True)
+        if entry.average == "all" or not column.source
+    ]
+    return None if None in kept else fmean(cast("list[float]", kept))
+
+
+def _minus(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one - other
+
+
+def _decimals(value: float) -> int:
+    return len(str(value).partition(".")[2])
 
 
 def _summary(rows: Sequence[Compared]) -> list[str]:
@@ -239,10 +304,15 @@ def _anchor(entry: Entry) -> str:
     return "-".join(plain.replace("-", " ").split())
 
 
-def _filled(record: Json) -> str:
+def _filled(record: Json) -> tuple[int, int]:
+    """Return how many cells have a number, and how many there are."""
     rows = cast("list[dict[str, Any]]", record["rows"])
     cells = [value for row in rows for value in row["ours"]]
-    return f"{sum(value is not None for value in cells)} of {len(cells)}"
+    return sum(value is not None for value in cells), len(cells)
+
+
+def _fixed(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
 
 
 def _number(value: float | None) -> str:
