@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -43,6 +45,19 @@ def test_a_file_of_links_is_taken_and_checked(tmp_path):
     write_pharaoh(tmp_path / "links", Alignment.from_pairs([[(0, 1)], [(1, 1)]]))
     with pytest.raises(BadFile, match=r"links, line 2: link 1-1 points past the end: the target has 1 words"):
         align_words(bitext(), aligner=tmp_path / "links", words="spaces")
+
+
+def test_links_of_every_line_are_taken_where_pairs_were_left_out(tmp_path):
+    kept = replace(bitext(), ids=["1", "4"], skipped={"empty text": 2})
+    write_pharaoh(tmp_path / "links", Alignment.from_pairs([[(0, 1)], [(9, 9)], [], [(1, 0)]]))
+    found = align_words(kept, aligner=tmp_path / "links", words="spaces")
+    assert [found.alignment.links(p) for p in range(2)] == [[(0, 1)], [(1, 0)]]
+    write_pharaoh(tmp_path / "links", Alignment.from_pairs([[(0, 1)], [], [], [(1, 1)]]))
+    with pytest.raises(BadFile, match=r"links, line 4: link 1-1 points past the end: the target has 1 words"):
+        align_words(kept, aligner=tmp_path / "links", words="spaces")
+    write_pharaoh(tmp_path / "links", Alignment.from_pairs([[(0, 1)], [], []]))
+    with pytest.raises(BadFile, match="has 3 lines for 2 sentence pairs"):
+        align_words(kept, aligner=tmp_path / "links", words="spaces")
 
 
 def test_a_saved_aligner_is_taken_by_its_file(tmp_path):

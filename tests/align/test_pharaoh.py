@@ -55,6 +55,9 @@ def test_scores_are_written_on_request(tmp_path, write):
         ("0-0\n1-1-1\n", 2, '"1-1-1" is not a link'),
         ("0-0\n-1-1\n", 2, '"-1-1" is not a link'),
         ("0-0\nein Satz\n", 2, '"ein" is not a link'),
+        ("0-0\n0-0:1.2.3\n", 2, '"0-0:1.2.3" is not a link'),
+        ("0-0:1-1\n\n", 1, '"0-0:1-1" is not a link'),
+        ("0-0:.\n\n", 1, '"0-0:." is not a link'),
     ],
 )
 def test_bad_links_are_refused_with_their_line(write, text, line, expected):

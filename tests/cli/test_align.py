@@ -83,6 +83,7 @@ def test_gold_links_are_scored(tmp_path, pairs, capsys):
         (["a.tsv", "--limit", "0"], "--limit"),
         (["a.tsv", "--save", "x", "--aligner", "good", "-o", "out"], "cannot be saved"),
         (["a.tsv", "--gold", "a.tsv", "-o", "out"], "--out writes nothing with --gold"),
+        (["a.tsv", "--gold", "a.tsv", "--dropped", "out"], "--dropped writes nothing with --gold"),
         (["a.tsv", "--rouns", "3"], "Unknown option --rouns. Did you mean --rounds?"),
         (["a.tsv", "--rounds", "three"], "rounds"),
     ],

@@ -172,13 +172,20 @@ def test_a_link_past_the_end_is_refused_with_its_line_before_training(encoder, l
     assert refused(capsys, *command, mended)[0] == 0  # another file of links, the same folder
 
 
-def test_an_empty_side_is_refused_where_a_file_of_links_counts_lines(encoder, linked, tmp_path, capsys):
-    (tmp_path / "pairs.tsv").write_text("the house\tdas haus\nthe tree\t\n")
-    code, said = refused(
-        capsys, "--model", encoder, "--bitext", f"de={tmp_path / 'pairs.tsv'}", "--aligner", linked[1], "--out", "out"
-    )
-    assert code == 2
-    assert "pairs.tsv, line 2: empty text." in said and "counts every line" in said
+def test_a_pair_with_an_empty_side_keeps_its_place_in_a_file_of_links(encoder, linked, tmp_path):
+    pairs, links = linked
+    lines, numbers = pairs.read_text().splitlines(), links.read_text().splitlines()
+    made = []
+    for name, line in (("whole", None), ("holed", "\tein haus")):
+        (tmp_path / f"{name}.tsv").write_text("\n".join([*lines[:3], *filter(None, [line]), *lines[3:]]) + "\n")
+        given = [*numbers[:3], *(["0-0 7-9"] if line else []), *numbers[3:]]
+        (tmp_path / f"{name}.pharaoh").write_text("\n".join(given) + "\n")
+        pairing = Pairing(aligner=str(tmp_path / f"{name}.pharaoh"))
+        sets = read_bitexts({"de": tmp_path / f"{name}.tsv"}, "en", pairing)
+        made.append(make_pairs(sets, load_tokenizer(encoder), Settings(), pairing, seed=1))
+    whole, holed = made
+    assert whole.texts == holed.texts
+    assert [whole.links.links(p) for p in range(len(whole))] == [holed.links.links(p) for p in range(len(holed))]
 
 
 def test_a_file_of_links_that_is_not_there_is_not_taken_for_a_model(encoder, linked, tmp_path, capsys):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosslift.align.links import WAYS, Alignment, Candidates, symmetrise
-from crosslift.align.pharaoh import SUFFIXES, read_pharaoh
+from crosslift.align.pharaoh import SUFFIXES, UNBOUNDED, link_lines, read_pharaoh
 from crosslift.align.statistical import LONGEST, Aligner, Settings, train
 from crosslift.data.bitext import read_bitext
 from crosslift.data.bitext_filter import check_scripts
@@ -255,14 +255,28 @@ def _align(base: AlignedBitext, aligner: str | Path, how: str, settings: Mapping
         return replace(base, alignment=symmetrise(forward, backward, how), left_out=_left_out(base, MOST_WORDS))
     if path.is_file() or path.suffix in SUFFIXES:
         _take(aligner, (), settings)
-        links = read_pharaoh(path, [len(row) for row in base.source], [len(row) for row in base.target])
-        return replace(base, alignment=links)
+        return replace(base, alignment=_read_links(path, base))
     from crosslift.align.embedding import EmbeddingSettings, align_embeddings
 
     names = tuple(f.name for f in fields(EmbeddingSettings))
     chosen = EmbeddingSettings(**_take(aligner, names, settings))  # type: ignore[arg-type]
     links, own, other = align_embeddings(str(aligner), base.bitext, base.source, base.target, chosen, how)
     return replace(base, alignment=links, candidates=(own, other), left_out=_left_out(base, None))
+
+
+def _read_links(path: Path, base: AlignedBitext) -> Alignment:
+    """Read a file of links: a line a pair, or a line for every line of a bitext of which some were left out."""
+    sizes = [np.array([len(row) for row in side], dtype=np.int64) for side in (base.source, base.target)]
+    whole = len(base) + sum(base.bitext.skipped.values())
+    # A pair that was read from a file is named by its line.
+    rows = np.array([int(name) if name.isdecimal() else 0 for name in base.bitext.ids], dtype=np.int64) - 1
+    if whole == len(base) or len(link_lines(path)) != whole or rows.min() < 0 or rows.max() >= whole:
+        return read_pharaoh(path, *sizes)
+    # Links of pairs that were left out are not looked at, wherever they point.
+    lengths = [np.full(whole, UNBOUNDED) for _ in sizes]
+    for every, own in zip(lengths, sizes, strict=True):
+        every[rows] = own
+    return read_pharaoh(path, *lengths).select(rows)
 
 
 def _take(aligner: str | Path, names: Sequence[str], settings: Mapping[str, object]) -> dict[str, object]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from crosslift.align.aligned import cut_words
 from crosslift.align.links import Alignment
 from crosslift.data.examples import Examples
 from crosslift.data.words import WordMaps, ranges, row_starts, token_spans, word_maps
@@ -125,6 +126,9 @@ def encode_pairs(
         same = replace(aligned, alignment=unique).identical()
         _count(skipped, "links: identical words", int(same.sum()))
         unique = unique.keep(~same)
+    if pieces_of is not None:  # pieces are not words
+        whole = cut_words(pieces_of)
+        counts = [np.array([len(spans) for spans in side], dtype=np.int64) for side in (whole.source, whole.target)]
     short = np.maximum(*counts) <= max_words
     _count(skipped, f"pairs: more than {max_words} words", int((~short).sum()))
     kept = np.flatnonzero(short & (np.diff(unique.starts) > 0))

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crosslift.align.links import Alignment
 from crosslift.data.files import read_bytes
@@ -16,14 +17,17 @@ from crosslift.errors import BadFile
 
 SUFFIXES = (".pharaoh", ".align", ".links", ".txt", ".tsv", ".gz", ".xz")
 """How files of links end: with one of these, a name is never taken for that of a model."""
-_LINE = re.compile(r"\s*([0-9]{1,6}-[0-9]{1,6}(:[0-9.eE+-]+)?(\s+|$))*", re.ASCII)
-_LINK = re.compile(r"([0-9]+)-([0-9]+)(?::([0-9.eE+-]+))?", re.ASCII)
+_SCORE = r"(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_LINE = re.compile(rf"\s*([0-9]{{1,6}}-[0-9]{{1,6}}(:{_SCORE})?(\s+|$))*", re.ASCII)
+_LINK = re.compile(rf"([0-9]+)-([0-9]+)(?::({_SCORE}))?", re.ASCII)
+UNBOUNDED = 10**6
+"""A length that no link is past: numbers have at most six digits."""
 
 
 def read_pharaoh(
     path: str | Path,
-    source_lengths: Sequence[int] | None = None,
-    target_lengths: Sequence[int] | None = None,
+    source_lengths: Sequence[int] | NDArray[np.int64] | None = None,
+    target_lengths: Sequence[int] | NDArray[np.int64] | None = None,
 ) -> Alignment:
     """Read an alignment; `i-j` is a link, `i-j:0.93` one with its score, an empty line a pair without links.
 
@@ -36,9 +40,7 @@ def read_pharaoh(
         BadFile: Another number of lines than sentences, something that is no link, a word past the end.
     """
     path = Path(path)
-    lines = read_bytes(path).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
+    lines = link_lines(path)
     for lengths in (source_lengths, target_lengths):
         if lengths is not None and len(lengths) != len(lines):
             raise BadFile(
@@ -72,6 +74,12 @@ def read_pharaoh(
             )
     scores = np.array([float(score or 1) for _, _, score in found]) if any(score for *_, score in found) else None
     return _unique(Alignment.build(len(lines), pair, numbers[:, 0], numbers[:, 1], scores))
+
+
+def link_lines(path: Path) -> list[str]:
+    """Return the lines of a file, without the empty one after the last line break."""
+    lines = read_bytes(path).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def _unique(links: Alignment) -> Alignment:

@@ -92,7 +92,7 @@ def align(
         pairs = without_pairs(pairs, gone)
     chosen: dict[str, Any] = {"aligner": aligner, "symmetrise": symmetrise, "words": words, **statistical, **embedding}
     if gold is not None:
-        for name, path in (("--out", out), ("--save", save), ("--explain", why)):
+        for name, path in (("--out", out), ("--save", save), ("--explain", why), ("--dropped", dropped)):
             if path is not None:
                 raise BadInput(f"{name} writes nothing with --gold, which scores an aligner.", "Leave out one of them.")
         _score(gold, pairs, chosen, as_json)

@@ -19,7 +19,7 @@ from crosslift.align.pharaoh import SUFFIXES
 from crosslift.data.bitext import read_bitext
 from crosslift.data.bitext_filter import BitextFilter, check_scripts, filter_bitext
 from crosslift.data.examples import Examples
-from crosslift.errors import BadFile, BadInput
+from crosslift.errors import BadInput
 from crosslift.methods.adjust import Adjust, Settings, word_vectors
 from crosslift.models.frozen import FrozenCache, FrozenRows, text_keys, tokenizer_fingerprint, weights_fingerprint
 from crosslift.models.load import load_encoder, load_tokenizer
@@ -139,7 +139,7 @@ def adjust(
         "settings": asdict(own),
         "pairing": asdict(pairing),
         "optimisation": asdict(optimisation),
-        "fingerprint": fingerprint(sets),
+        "fingerprint": fingerprint(sets, pairing.aligner),
     }
     accelerator = make_accelerator(execution)
     folder = RunFolder(out)
@@ -227,14 +227,7 @@ def read_bitexts(bitext: Bitexts, source: str, pairing: Pairing) -> dict[str, Ex
                 raise BadInput(f"{given.name or 'These examples'}: {given.kind} data, not sentence pairs.")
             found[language] = replace(given, pair_language=language)
         else:
-            # A file of links counts lines, so a pair with an empty side cannot be left out.
-            strict = is_links_file(pairing.aligner)
-            try:
-                found[language] = read_bitext(given, language=source, pair_language=language, strict=strict)
-            except BadFile as error:
-                if not (strict and "empty text" in error.seen):
-                    raise
-                raise BadInput(error.seen, "The file of links counts every line: mend this one in both.") from None
+            found[language] = read_bitext(given, language=source, pair_language=language)
         if not pairing.unfiltered:
             check_scripts(found[language])
     return found
@@ -365,10 +358,12 @@ def describe_pairs(pairs: EncodedPairs) -> list[str]:
     return lines + [f"left out  {count:,} {reason}" for reason, count in pairs.skipped.items()]
 
 
-def fingerprint(sets: Mapping[str, Examples]) -> str:
-    """Return a short digest of sentence pairs, so that a run never goes on with others."""
+def fingerprint(sets: Mapping[str, Examples], aligner: str) -> str:
+    """Return a digest of sentence pairs and of a file that links them, so that a run never goes on with others."""
     digest = hashlib.blake2b(digest_size=12)
     for language, bitext in sets.items():
         for pair in zip(bitext.texts, bitext.pairs or (), strict=True):
             digest.update("\x1f".join((language, *pair)).encode())
+    if Path(aligner).is_file():
+        digest.update(Path(aligner).read_bytes())
     return digest.hexdigest()

@@ -140,7 +140,7 @@ class Adjustment:
             "bitext": {language: bitext.name for language, bitext in self.sets.items()},
             "settings": asdict(self.settings),
             "pairing": asdict(self.pairing),
-            "fingerprint": fingerprint(self.sets),
+            "fingerprint": fingerprint(self.sets, self.pairing.aligner),
         }
 
     def join(
