@@ -123,6 +123,23 @@ def test_new_pieces_are_used_and_start_from_the_mean_of_what_they_replace(masked
     assert new.decode(text, skip_special_tokens=True).strip() == "wolverine dens"
 
 
+def test_new_pieces_start_from_means_where_a_model_has_as_many_rows_to_spare(tmp_path):
+    tokenizer = tokenizer_for("bert")
+    wanted = choose_pieces(tokenizer, FRESH, 12, 3)
+    config = config_for("bert", tokenizer)
+    config.vocab_size = len(tokenizer) + len(wanted)  # rows are often filled up to a round number
+    model = AutoModelForMaskedLM.from_config(config)
+    model.save_pretrained(tmp_path / "padded")
+    tokenizer.save_pretrained(tmp_path / "padded")
+    found = extend_vocabulary(tmp_path / "padded", tmp_path / "more", FRESH, pieces=12, least=3)
+    assert found.pieces == (config.vocab_size, config.vocab_size)
+    after = AutoModelForMaskedLM.from_pretrained(tmp_path / "more")
+    for name in ("bert.embeddings.word_embeddings.weight", "cls.predictions.bias"):
+        before, rows = model.state_dict()[name], after.state_dict()[name]
+        expected = [before[: len(tokenizer)], *(before[piece.parts].mean(dim=0, keepdim=True) for piece in wanted)]
+        torch.testing.assert_close(rows, torch.cat(expected))
+
+
 def test_the_most_frequent_pairs_are_joined_first():
     tokenizer = tokenizer_for("bert")
     words = ["gutni gutni gutni gutni hopib hopib"]

@@ -283,13 +283,17 @@ def _resize(model: PreTrainedModel, kept: Sequence[int], parts: Sequence[Sequenc
         raise BadInput(f"The tokenizer has ids up to {max(kept)}, but the model has only {size} rows.")
     old = {name: value.clone() for name, value in model.state_dict().items()}
     with quiet_transformers():
+        # What grows with the vocabulary shows at one row more; the new size may be the old one (rows of padding).
+        model.resize_token_embeddings(size + 1, mean_resizing=False)
+        grown = model.state_dict()
+        by_piece = {name for name, value in old.items() if grown[name].shape != value.shape}
         model.resize_token_embeddings(len(kept) + len(parts), mean_resizing=False)
     rows = torch.tensor(list(kept))
     with torch.no_grad():
         for name, value in model.state_dict().items():
-            before = old.get(name)
-            if before is None or before.ndim == 0 or before.shape[0] != size or value.shape[0] == size:
+            if name not in by_piece:
                 continue
+            before = old[name]
             means = [before[list(part)].float().mean(dim=0).to(before.dtype) for part in parts]
             value.copy_(torch.cat([before[rows], torch.stack(means)]) if means else before[rows])
     model.tie_weights()
