@@ -38,8 +38,9 @@ def test_json_plain_and_compressed_are_read_and_empty_lists_left_out(tmp_path):
 def test_a_thesaurus_and_word_pairs_are_read_alike(tmp_path):
     (tmp_path / "a.tsv").write_text("film\tmovie | motion picture | picture\nabc\tx\n")
     (tmp_path / "b.tsv").write_text("film\tmovie\nfilm\tpicture\nabc\tx\n")
+    (tmp_path / "c.tsv").write_text("film\tmovie|picture\nabc\tx|\n")
     wanted = {"film": ("movie", "picture"), "abc": ("x",)}
-    assert read_synonyms(tmp_path / "a.tsv") == read_synonyms(tmp_path / "b.tsv") == wanted
+    assert all(read_synonyms(tmp_path / name) == wanted for name in ("a.tsv", "b.tsv", "c.tsv"))
 
 
 def test_wordnet_data_files_are_read(tmp_path):
@@ -152,8 +153,10 @@ def test_the_rate_is_kept():
 
 
 def test_a_kept_range_is_left_alone():
-    assert replaced(["good film good"], keep=[(5, 9)])[0] == ["fine film fine"]
-    assert replaced(["good film good"], keep=[(6, 7)])[0] == ["fine film fine"]
+    assert replaced(["good film good"], keep=[[(5, 9)]])[0] == ["fine film fine"]
+    assert replaced(["good film good"], keep=[[(6, 7)]])[0] == ["fine film fine"]
+    assert replaced(["good film good"], keep=[[(0, 2), (9, 12)]])[0] == ["good movie good"]
+    assert replaced(["good film good"], keep=[[]])[0] != ["good film good"]
 
 
 def test_draws_depend_on_seed_step_and_row_alone():

@@ -1,16 +1,20 @@
 """Static augmentation: copies that load as they were made, with labels on their words."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 import crosslift as xl
 from crosslift import cli
 from crosslift.data.augment import Source, SynonymSettings, augmented_copies, copy_numbers, write_examples
-from crosslift.data.examples import Examples
+from crosslift.data.examples import Answer, Examples
 from crosslift.errors import BadInput
 from crosslift.runs.augment import augment
+from tests.tiny import wordpiece_tokenizer
 from tests.tiny_data import MAKERS, classification
 from tests.tiny_models import save_encoder
 
@@ -70,6 +74,82 @@ def test_an_answer_that_is_none_stays_none():
     assert drawn.labels == [[]]
 
 
+def test_all_answers_of_a_question_are_kept_and_move():
+    context = "the house stands in Berlin and a tree stands in Lima"
+    answers = [Answer("Berlin", 20), Answer("tree", 33), Answer("stands in Lima", 38)]
+    examples = Examples("qa", "en", ["q"], ["where is it ?"], [context], labels=[answers], name="three")
+    drawn, _ = Source(SynonymSettings(synonyms=SYNONYMS, rate=1.0), examples).draw(np.array([0]), 1, 0)
+    assert "house" not in drawn.pairs[0]
+    (moved,) = drawn.labels
+    assert [answer.text for answer in moved] == ["Berlin", "tree", "stands in Lima"]
+    assert all(drawn.pairs[0][a.start :].startswith(a.text) for a in moved)
+
+
+@pytest.mark.parametrize("originals", [False, True])
+def test_a_split_of_the_file_keeps_the_copies_of_an_example_on_one_side(originals, tmp_path):
+    examples = replace(classification(60), parallel_ids=None)
+    words = Source(SynonymSettings(synonyms=SYNONYMS, rate=0.5), examples)
+    write_examples(augmented_copies(words, 3, seed=1, originals=originals), tmp_path / "more.jsonl")
+    parts = xl.load(tmp_path / "more.jsonl", language="en").split({"train": 0.8, "dev": 0.2})
+    sides = [{id_.split("-")[0] for id_ in part.ids} for part in parts.values()]
+    assert all(sides)
+    assert not sides[0] & sides[1]
+
+
+def pieces(*vocabulary):
+    """Like XLM-R's tokenizer, with just these pieces beside single unknown characters."""
+    tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), *((piece, -1.0) for piece in vocabulary)], unk_id=0))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always")
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, unk_token="<unk>")
+
+
+@pytest.mark.parametrize(
+    ("language", "texts", "vocabulary", "wanted"),
+    [
+        # No word mark stands inside a text without spaces, and an ideograph is a word.
+        ("zh", ["我们喜欢北京", "他们喜欢上海", "大"], ["▁", "北京", "上海", "大", "喜欢"], {"北京", "上海", "大"}),
+        # Vowel signs are no letters to Unicode, yet part of the word.
+        ("hi", ["और और हिन्दी", "और और भाषा"], ["▁और", "▁हिन्दी", "▁भाषा"], {"हिन्दी", "भाषा"}),
+        ("fa", ["که که که کتاب‌ها", "که که خانه"], ["▁که", "▁کتاب‌ها", "▁خانه"], {"کتاب‌ها", "خانه"}),
+        # "able" alone is the end of other words; what has no piece is nothing's neighbour.
+        ("en", ["the the house", "the able tree zzz qqq"], ["▁", "▁the", "able", "▁house", "▁tree"], {"house", "tree"}),
+    ],
+)
+def test_words_among_which_neighbours_are_looked_for(language, texts, vocabulary, wanted):
+    if language == "zh":
+        pytest.importorskip("jieba")
+    examples = Examples("classification", language, [str(i) for i in range(len(texts))], texts, name="few")
+    tokenizer = pieces(*vocabulary)
+    words = Source(SynonymSettings(), examples)
+    words.look_among_neighbours(tokenizer, np.random.default_rng(0).normal(size=(len(tokenizer), 4)))
+    (column,) = words.columns
+    found = {choice for choices in column.choices for choice in choices}
+    assert found == wanted
+
+
+def test_of_two_words_with_one_piece_the_first_has_neighbours():
+    # Lower-cased and without accents both are "cafe": the other would be its nearest neighbour, and nothing else.
+    tokenizer = wordpiece_tokenizer()
+    vectors = np.random.default_rng(0).normal(size=(len(tokenizer), 4))
+    texts = ["and and and and dog dóg capital capital"]
+    words = Source(SynonymSettings(), Examples("classification", "en", ["a"], texts, name="accents"))
+    words.look_among_neighbours(tokenizer, vectors)
+    assert {choice for choices in words.columns[0].choices for choice in choices} == {"dog", "capital"}
+
+
+def test_too_few_whole_words_and_a_misspelt_source_say_what_to_do():
+    examples = Examples("classification", "en", ["a"], ["the house zzz"], name="few")
+    with pytest.raises(BadInput, match=r"keeps too few words of few whole.*\n.*--synonyms"):
+        Source(SynonymSettings(), examples).look_among_neighbours(pieces("▁the"), np.ones((2, 4)))
+    with pytest.raises(BadInput, match=r'neighbors: there is no such file\. Did you mean "neighbours"'):
+        Source(SynonymSettings(synonyms="neighbors"), examples)
+
+
+def test_how_many_words_have_synonyms_is_said():
+    examples = Examples("classification", "en", ["a"], ["the tree is green today ."], ["a bird was there"], name="one")
+    assert Source(SynonymSettings(synonyms=SYNONYMS), examples).note().startswith("synonyms  for 20.0% of the words")
+
+
 def test_neighbours_need_a_model_and_take_its_embeddings(tmp_path):
     texts = ["the dog is over the fox", "the capital of the dog", "in the fox was the capital"]
     examples = Examples("classification", "en", ["a", "b", "c"], texts, labels=["x", "y", "x"], name="whole-words")
@@ -115,5 +195,7 @@ def test_the_command_writes_the_file(tmp_path, capsys):
     out = tmp_path / "more.jsonl"
     words = ["augment", "--data", str(data), "--out", str(out), "-k", "3", "--synonyms", SYNONYMS, "--rate", "1"]
     assert cli.run(words) == 0
-    assert "6 × classification (en)" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "6 × classification (en)" in said.out
+    assert "synonyms  for 25.0% of the words" in said.err
     assert xl.load(out, language="en").labels == ["red", "green"] * 3

@@ -39,13 +39,14 @@ def augment(
     from crosslift.cli.reading import read, split_options
     from crosslift.runs.augment import augment as run_augment
     from crosslift.runs.augment import check_out
+    from crosslift.runs.progress import watch_screen
 
     check_out(data, out)
     reading, settings = split_options(settings)
     examples = read(data, source, split, reading)
     made = run_augment(
         examples, out=out, source=source, split=split, copies=copies, seed=seed, originals=originals, model=model,
-        **settings,
+        watch=watch_screen(as_json), **settings,
     )  # fmt: skip
     if as_json:
         show_json({"out": str(out), "kind": made.kind, "examples": len(made)})

@@ -6,6 +6,7 @@ Static copies are made here and written to a file; `tasks/augmented.py` draws th
 from __future__ import annotations
 
 import json
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crosslift.data.examples import Answer, Examples, Spans, concatenate
-from crosslift.data.segment import segment_all
+from crosslift.data.segment import has_spaces, segment_all
 from crosslift.data.storage import write_text
 from crosslift.data.synonyms import (
     Replaceable,
@@ -28,7 +29,8 @@ from crosslift.data.synonyms import (
     space_spans,
     uniform,
 )
-from crosslift.errors import BadInput
+from crosslift.data.words import mark_ids
+from crosslift.errors import BadInput, nearest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -78,6 +80,8 @@ class Source:
         self.spans = _words(examples, settings.exact)
         self.columns: list[Replaceable] = []
         if settings.synonyms != NEIGHBOURS:
+            if nearest(settings.synonyms, [NEIGHBOURS]) and not Path(settings.synonyms).exists():
+                raise BadInput(f"{settings.synonyms}: there is no such file.{nearest(settings.synonyms, [NEIGHBOURS])}")
             self._look_up(read_synonyms(settings.synonyms))
 
     def look_among_neighbours(self, tokenizer: PreTrainedTokenizerBase, embeddings: NDArray[np.float32]) -> None:
@@ -92,12 +96,9 @@ class Source:
         words = _meaningful(self._texts(), self.spans)
         found: Synonyms = {}
         if words:
-            ids = tokenizer([" " + word for word in words], add_special_tokens=False)["input_ids"]
-            # The mean over the pieces of a longer word tells its spelling more than its meaning.
-            whole = [(word, pieces[0]) for word, pieces in zip(words, ids, strict=True) if len(pieces) == 1]
-            whole = whole[:MOST_NEIGHBOURS]
-            rows = np.array([piece for _, piece in whole], dtype=np.int64)
-            found = neighbours([word for word, _ in whole], embeddings[rows].astype(np.float32))
+            whole = _kept_whole(words, tokenizer, spaced=has_spaces(self.examples.language))
+            rows = np.array(list(whole), dtype=np.int64)[:MOST_NEIGHBOURS]
+            found = neighbours(list(whole.values())[:MOST_NEIGHBOURS], embeddings[rows].astype(np.float32))
         self._look_up(found)
 
     def draw(self, which: Rows, seed: int, step: int | Rows) -> tuple[Examples, list[list[Spans]]]:
@@ -133,23 +134,35 @@ class Source:
     def _look_up(self, synonyms: Synonyms) -> None:
         chosen = part_of(synonyms, self.settings.scale)
         options = {"protect": not self.settings.unprotected, "exact": self.settings.exact}
-        keeps: list[list[tuple[int, int]] | None] = [None, None]
+        keeps: list[list[list[tuple[int, int]]] | None] = [None, None]
         if self.examples.kind == "qa":
             # An answer is copied from the context as it stands.
-            keeps[1] = [(answer.start, answer.start + len(answer.text)) for answer in self._answers()]
+            keeps[1] = [[(a.start, a.start + len(a.text)) for a in answers] for answers in self._answers()]
         self.columns = [
             replaceable(texts, spans, chosen, keep=keep, **options)
             for texts, spans, keep in zip(self._texts(), self.spans, keeps, strict=False)
         ]
         if not any(len(column.word) for column in self.columns):
+            name = self.examples.name or "the data"
+            if self.settings.synonyms == NEIGHBOURS:
+                raise BadInput(
+                    f"The tokenizer keeps too few words of {name} whole: none has neighbours among them.",
+                    "Give a dictionary in the language of the data with --synonyms, or another model.",
+                )
             raise BadInput(
-                f"No word of {self.examples.name or 'the data'} has a synonym in {self.settings.synonyms}.",
+                f"No word of {name} has a synonym in {self.settings.synonyms}.",
                 "Give another file with --synonyms, in the language of the data.",
             )
 
-    def _answers(self) -> list[Answer]:
+    def note(self) -> str:
+        """Say in a line how many of all running words have synonyms: few, where the language is not the data's."""
+        words = sum(len(spans) for column in self.spans for spans in column)
+        share = sum(len(column.word) for column in self.columns) / max(1, words)
+        return f"synonyms  for {share:.1%} of the words, from {self.settings.synonyms}"
+
+    def _answers(self) -> list[Sequence[Answer]]:
         labels = cast("Sequence[Sequence[Answer] | None] | None", self.examples.labels)
-        return [gold[0] if gold else Answer("", 0) for gold in labels or [None] * len(self.examples)]
+        return [gold or () for gold in labels or [None] * len(self.examples)]
 
 
 def copy_numbers(which: Rows, seed: int, step: int, copies: int) -> Rows:
@@ -160,6 +173,8 @@ def copy_numbers(which: Rows, seed: int, step: int, copies: int) -> Rows:
 def augmented_copies(source: Source, copies: int, seed: int, *, originals: bool = False) -> Examples:
     """Return `copies` versions of every example with words replaced; ids end in the number of the copy.
 
+    All versions of an example share its parallel id (its id, where it has none).
+
     Args:
         source: Examples with synonyms.
         copies: How many of each; a copy may by chance equal the original or another copy.
@@ -168,11 +183,14 @@ def augmented_copies(source: Source, copies: int, seed: int, *, originals: bool 
     """
     if copies < 1:
         raise BadInput(f"--copies must be at least 1, not {copies}.")
-    rows = np.arange(len(source.examples))
-    parts = [source.examples] if originals else []
+    examples = source.examples
+    rows = np.arange(len(examples))
+    # A split must keep the copies of an example on one side.
+    source_ids = examples.parallel_ids or examples.ids
+    parts = [replace(examples, parallel_ids=source_ids)] if originals else []
     for copy in range(copies):
         drawn, _ = source.draw(rows, seed, copy)
-        parts.append(replace(drawn, ids=[f"{id_}-{copy + 1}" for id_ in drawn.ids]))
+        parts.append(replace(drawn, ids=[f"{id_}-{copy + 1}" for id_ in drawn.ids], parallel_ids=source_ids))
     return concatenate(parts)
 
 
@@ -218,13 +236,43 @@ def _json_lines(examples: Examples) -> str:
     return "".join(lines)
 
 
+def _kept_whole(words: Sequence[str], tokenizer: PreTrainedTokenizerBase, *, spaced: bool) -> dict[int, str]:
+    """Return piece -> word for the words that are one piece, in their order; of two words with one piece the first.
+
+    Args:
+        words: Different words.
+        tokenizer: The tokenizer.
+        spaced: Whether their language puts spaces between words.
+    """
+    # Within a text without spaces no word mark stands before a word.
+    marks = set() if spaced else mark_ids(tokenizer)
+    found: dict[int, str] = {}
+    cut = tokenizer([" " + word for word in words], add_special_tokens=False)["input_ids"]
+    for word, ids in zip(words, cut, strict=True):
+        pieces = [piece for piece in ids if piece not in marks]
+        # The mean over the pieces of a longer word tells its spelling more than its meaning.
+        if len(pieces) == 1 and pieces[0] != tokenizer.unk_token_id:
+            found.setdefault(pieces[0], word)
+    return found
+
+
+def _is_spelled(word: str) -> bool:
+    """Whether a word is letters alone, and more than one unless it is an ideograph.
+
+    Marks count, without which Thai and Hindi have few words, and so do the joiners inside Persian ones.
+    """
+    if not all(unicodedata.category(character)[0] in "LM" or character in "\u200c\u200d" for character in word):
+        return False
+    return len(word) > 1 or "\u3400" <= word <= "\u9fff"
+
+
 def _meaningful(columns: Sequence[Sequence[str]], spans: Sequence[Sequence[Spans]]) -> list[str]:
     """Return the words that may have synonyms, the most frequent first: letters only, and not the commonest."""
     texts = [text for column in columns for text in column]
     words = [part for column in spans for part in column]
     counts = Counter(t[a:b] for t, part in zip(texts, words, strict=True) for a, b in part.tolist())
     # Of "The" and "the" the second.
-    found = [w for w in counts if w.isalpha() and len(w) > 1 and (w == w.lower() or w.lower() not in counts)]
+    found = [w for w in counts if _is_spelled(w) and (w == w.lower() or w.lower() not in counts)]
     found.sort(key=lambda word: (-counts[word], word))
     # The commonest words, a quarter of the text, are "the" and "of": they have neighbours but no synonyms.
     sums = np.cumsum([counts[word] for word in found])
@@ -242,10 +290,12 @@ def _words(examples: Examples, exact: bool) -> list[list[Spans]]:
 
 
 def _moved(gold: object, old: Spans, new: Spans) -> list[Answer] | None:
-    """Return the first answer where it stands after the words before it have grown or shrunk."""
+    """Return the answers where they stand after the words before them have grown or shrunk."""
     if not gold:
         return cast("list[Answer] | None", gold)
-    answer = cast("Sequence[Answer]", gold)[0]
-    before = int(np.searchsorted(old[:, 1], answer.start, side="right"))
-    shift = int(new[before - 1, 1] - old[before - 1, 1]) if before else 0
-    return [Answer(answer.text, answer.start + shift)]
+    moved = []
+    for answer in cast("Sequence[Answer]", gold):
+        before = int(np.searchsorted(old[:, 1], answer.start, side="right"))
+        shift = int(new[before - 1, 1] - old[before - 1, 1]) if before else 0
+        moved.append(Answer(answer.text, answer.start + shift))
+    return moved

@@ -37,6 +37,11 @@ def segmenter_name(language: str) -> str:
     return _NAMES.get(_base(language), "whitespace-punctuation")
 
 
+def has_spaces(language: str) -> bool:
+    """Say whether a language puts spaces between its words."""
+    return _base(language) not in _NAMES
+
+
 def segment(text: str, language: str) -> Spans:
     """Return the words of a text as character spans: (words, 2).
 

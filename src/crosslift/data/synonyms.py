@@ -93,7 +93,7 @@ def _table(path: Path) -> Iterable[tuple[str, Sequence[str]]]:
                 "is not `word TAB other` or `word TAB other | another`.",
                 "Mend or remove the line; a dictionary in JSON has a name that ends in .json.",
             )
-        yield parts[0].strip(), [other.strip() for other in parts[1].split(" | ")]
+        yield parts[0].strip(), [other.strip() for other in parts[1].split("|")]
 
 
 def _wordnet(folder: Path) -> Iterable[tuple[str, Sequence[str]]]:
@@ -248,7 +248,7 @@ def replaceable(
     *,
     protect: bool = True,
     exact: bool = False,
-    keep: Sequence[tuple[int, int]] | None = None,
+    keep: Sequence[Sequence[tuple[int, int]]] | None = None,
 ) -> Replaceable:
     """Look every word up once.
 
@@ -258,7 +258,7 @@ def replaceable(
         synonyms: Word -> choices; looked up as written, then in lower case.
         protect: Leave negations and numbers as they are, and bring in none.
         exact: Look words up as written only, and write choices as they stand in the dictionary.
-        keep: One character range per text in which nothing is replaced (start and end; an answer, say).
+        keep: The character ranges of each text in which nothing is replaced (start and end; an answer, say).
     """
     known: dict[str, tuple[str, ...]] = {}
 
@@ -274,12 +274,12 @@ def replaceable(
 
     numbers, starts, choices = [], [0], []
     for row, (text, words) in enumerate(zip(texts, spans, strict=True)):
-        low, high = keep[row] if keep is not None else (0, 0)
+        kept = keep[row] if keep is not None else ()
         for number, (start, end) in enumerate(words.tolist()):
             word = text[start:end]
             if word not in known:
                 known[word] = choices_of(word)
-            if known[word] and not (start < high and end > low):
+            if known[word] and not any(start < high and end > low for low, high in kept):
                 numbers.append(number)
                 choices.append(known[word])
         starts.append(len(numbers))

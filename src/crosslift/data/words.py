@@ -136,9 +136,13 @@ def token_spans(encoding: BatchEncoding, tokenizer: PreTrainedTokenizerBase) -> 
     of_text = list(chain.from_iterable(encoding.sequence_ids(row) for row in range(len(starts) - 1)))
     sequence = np.nan_to_num(np.array(of_text, dtype=np.float32), nan=-1).astype(np.int8)
     ids = np.fromiter(chain.from_iterable(encoding["input_ids"]), dtype=np.int64, count=total)
-    mark_ids = set(tokenizer.convert_tokens_to_ids(list(MARKS))) - {tokenizer.unk_token_id, None}
-    mark = np.isin(ids, list(mark_ids))
+    mark = np.isin(ids, list(mark_ids(tokenizer)))
     return TokenSpans(offsets[:, 0], offsets[:, 1], sequence, mark, starts)
+
+
+def mark_ids(tokenizer: PreTrainedTokenizerBase) -> set[int]:
+    """Return the ids of the lone word marks that a tokenizer has."""
+    return set(tokenizer.convert_tokens_to_ids(list(MARKS))) - {tokenizer.unk_token_id, None}
 
 
 def word_maps(

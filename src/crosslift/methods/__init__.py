@@ -27,7 +27,8 @@ class Method(Protocol):
     """Source-language examples, batched and turned into a loss.
 
     `Method(settings, task, tokenizer, examples)` tokenises once. A method that needs the run's seed or the
-    untrained model also has `prepare(model, seed)`, called once before training. Attributes and calls:
+    untrained model also has `prepare(model, seed)`, called once before training; one that has something to say of
+    the data has `notes()`, lines for the log. Attributes and calls:
     """
 
     title: ClassVar[str]

@@ -13,8 +13,9 @@ Where we depart from paper or released code:
 * attention is compared word by word, not token by token: a synonym with more pieces shifts nothing;
 * padding is in no term, and attention is taken before dropout, so that x = xᵃ gives a pull of exactly 0;
 * `default` averages over valid cells, of each example and then over examples (so that micro-batches do not
-  change the sum); `paper` sums as in the equations; `released` averages over all cells of the padded batch,
-  token by token, with the weights of the released scripts;
+  change the sum; in tagging, where they are weighed by their words, they change it a little); `paper` sums as in the
+  equations; `released` averages over all cells of the padded batch, token by token, with the weights of the released
+  scripts;
 * xᵃ is drawn anew at every step, where the authors stored 3 or 10 copies of each example (`released` and
   `copies` draw from that many fixed ones).
 """
@@ -179,6 +180,10 @@ class Ear:
         self.data.seed = seed
         if self.settings.push != "noise":
             self.data.prepare(model, seed)
+
+    def notes(self) -> list[str]:
+        """Say how many words have synonyms."""
+        return [] if self.settings.push == "noise" else [self.data.source.note()]
 
     def units(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the loss units of each row: what its loss is averaged over."""

@@ -46,7 +46,7 @@ def symmetric_kl(
     """KL(sg p ‖ q) + KL(sg q ‖ p).
 
     Args:
-        p: (..., classes) logits.
+        p: (..., classes) logits; a class that an item does not have has the lowest number of float32 in both.
         q: (..., classes) logits.
         unit: `example`: summed over classes, averaged over items; `element`: averaged over both, as in the
             released code, where λ = 5 with three classes is 1.67 here.
@@ -55,9 +55,12 @@ def symmetric_kl(
     log_p, log_q = log_softmax(p.float(), -1), log_softmax(q.float(), -1)
     both = kl_div(log_q, log_p.detach(), reduction="none", log_target=True)
     both = (both + kl_div(log_p, log_q.detach(), reduction="none", log_target=True)).sum(-1)
+    if unit == "element":
+        # The classes of an answer are places, and padding is none.
+        both = both / (p.float() > torch.finfo(torch.float32).min).sum(-1).clamp(min=1)
     items = both.new_ones(both.shape) if there is None else there.to(both.dtype)
     mean: Tensor = (both * items).sum() / items.sum().clamp(min=1)
-    return mean if unit == "example" else mean / p.shape[-1]
+    return mean
 
 
 def uniform_in_ball(mask: Tensor, width: int, radius: float) -> Tensor:
@@ -154,6 +157,10 @@ class Robust:
         weights = _embedding(model).weight.detach()
         share = RADII.get(self.settings.variant, 0.0) if self.settings.radius is None else self.settings.radius
         self.radius = share * float(weights.float().norm(dim=1).mean())
+
+    def notes(self) -> list[str]:
+        """Say how many words have synonyms, where they are used."""
+        return [self.data.source.note()] if self.data else []
 
     def units(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the loss units of each row: what its loss is averaged over."""

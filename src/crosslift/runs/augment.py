@@ -8,6 +8,7 @@ from crosslift.data import load
 from crosslift.data.augment import NEIGHBOURS, Source, SynonymSettings, augmented_copies, write_examples
 from crosslift.data.examples import Examples
 from crosslift.errors import BadInput
+from crosslift.runs.progress import Watch
 from crosslift.runs.settings import sort_settings
 
 
@@ -21,6 +22,7 @@ def augment(
     seed: int = 1,
     originals: bool = False,
     model: str | None = None,
+    watch: Watch | None = None,
     **settings: object,
 ) -> Examples:
     """Return copies of examples with words replaced by synonyms; labels, tags and answers follow the words.
@@ -34,6 +36,7 @@ def augment(
         seed: Another seed, other words.
         originals: Keep the examples as they are before their copies.
         model: Whose embeddings give the synonyms, where no dictionary does.
+        watch: Who is told how many words have synonyms.
         settings: Anything of `SynonymSettings`, by name.
     """
     check_out(data, out)
@@ -53,6 +56,8 @@ def augment(
 
         matrix = load_encoder(model).get_input_embeddings().weight.detach()
         words.look_among_neighbours(load_tokenizer(model), matrix.float().numpy())
+    if watch:
+        watch.say(words.note())
     made = augmented_copies(words, copies, seed, originals=originals)
     if out is not None:
         write_examples(made, Path(out))

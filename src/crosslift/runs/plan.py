@@ -84,6 +84,8 @@ def describe_plan(
         f"plan      {plan.steps:,} steps of {plan.batch_size}, about {clock(seconds * plan.steps)} "
         f"plus evaluation, about {memory / 2**30:.1f} GiB",
     ]
+    if hasattr(plan.method, "notes"):
+        lines += plan.method.notes()
     for reason, count in train_set.skipped.items():
         lines.append(f"left out  {count:,} training rows: {reason}")
     if memory > free:
