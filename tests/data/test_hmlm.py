@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from crosslift.data import word_pieces as pieces_module
 from crosslift.data.hmlm import Frame, hmlm_rows
 from crosslift.data.word_pieces import WordPieces, encode_within, kept_word_pieces, word_pieces
 from crosslift.errors import BadInput
@@ -270,6 +271,14 @@ def test_tables_are_kept_and_remade_for_other_words(tmp_path):
     assert same(kept_word_pieces(file, words, MULTI, MONO, separate=True), made)
     other = kept_word_pieces(file, [*words, "cat"], MULTI, MONO, separate=True)
     assert len(other.unit_starts) == len(made.unit_starts) + 1
+
+
+def test_words_cut_some_at_a_time_give_the_same_tables(monkeypatch):
+    words = ["\n", "\n\n", *dict.fromkeys(word for text in TEXTS for word in text.split()), "\u200b", "a" * 60]
+    whole = word_pieces(words, MULTI, MONO, separate=True)
+    for size in (1, 7):
+        monkeypatch.setattr(pieces_module, "_BLOCK", size)
+        assert same(word_pieces(words, MULTI, MONO, separate=True), whole)
 
 
 def same(a: WordPieces, b: WordPieces) -> bool:

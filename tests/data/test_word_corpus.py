@@ -2,6 +2,7 @@
 
 import gzip
 import lzma
+import os
 
 import numpy as np
 import pytest
@@ -65,11 +66,22 @@ def test_what_was_read_is_opened_again_and_read_anew_when_the_file_changes(tmp_p
     assert (tmp_path / "words" / "numbers.i32").stat().st_mtime_ns == before
     write(file, TEXT + "more words\n")
     assert "more" in write_word_corpus([file], tmp_path / "words").words
+    # As long as before, and written later.
+    write(file, TEXT + "less words\n")
+    os.utime(file, ns=(before + 10**9, before + 10**9))
+    assert "less" in write_word_corpus([file], tmp_path / "words").words
 
 
 def test_lines_can_be_left_out_whatever_their_spaces(tmp_path):
     corpus = write_word_corpus([write(tmp_path / "a.txt")], tmp_path / "words", exclude={"the cat runs"})
     assert "cat" not in corpus.words
+
+
+def test_text_that_was_read_without_some_lines_is_not_taken_for_text_without_others(tmp_path):
+    file = write(tmp_path / "a.txt")
+    assert "cat" not in write_word_corpus([file], tmp_path / "words", exclude={"the cat runs"}).words
+    other = write_word_corpus([file], tmp_path / "words", exclude={"the dog sleeps"})
+    assert "cat" in other.words and "sleeps" not in other.words
 
 
 def test_bad_text_is_named_with_its_line(tmp_path):
@@ -117,7 +129,11 @@ def test_rows_within_documents_and_lines_hold_every_word_once(packing, mark, tmp
     rows, numbers, lengths = plan(tmp_path, packing)
     first, stop = rows.rows(0, 0)
     held = np.concatenate([np.arange(a, b) for a, b in zip(first, stop, strict=True)])
-    with_tokens = np.flatnonzero(lengths[numbers] > 0)
+    counted = lengths[numbers] > 0
+    if packing == "lines":  # a row that is a line closes by itself
+        counted &= numbers != LINE_END
+        assert not (numbers[held] == LINE_END).any()
+    with_tokens = np.flatnonzero(counted)
     assert len(np.unique(held)) == len(held)
     assert set(with_tokens) <= set(held)
     for a, b in zip(first, stop, strict=True):

@@ -108,6 +108,30 @@ def test_hmlm_is_the_mean_cross_entropy_of_the_whole_models_scores():
     assert module(given)["hmlm"].item() == pytest.approx(expected.item(), abs=1e-5)
 
 
+@pytest.mark.parametrize("layer", [0, 1, 3, 4])
+def test_the_target_is_what_the_monolingual_model_has_at_the_plug_layer(layer):
+    module = adaptation((2, 2, layer), align=1.0)
+    given = batch()
+    mono = {"input_ids": given["mono_ids"], "attention_mask": given["mono_mask"]}
+    with torch.no_grad():
+        hidden = module._frozen[3](**mono, output_hidden_states=True).hidden_states[layer]
+    torch.testing.assert_close(module.target(given["mono_ids"], given["mono_mask"]), hidden)
+
+
+def test_layers_that_are_computed_twice_have_the_same_gradients():
+    module = adaptation(align=1.0).train()
+    found = []
+    for twice in (False, True):
+        if twice:
+            module.gradient_checkpointing_enable()
+            assert any(getattr(layer, "gradient_checkpointing", False) for layer in module.connector.layers)
+        module.zero_grad()
+        sum(module(batch()).values()).backward()
+        found.append([p.grad.clone() for p in module.connector.parameters()])
+    for plain, again in zip(*found, strict=True):
+        torch.testing.assert_close(plain, again)
+
+
 def test_padding_changes_no_term():
     module = adaptation(align=1.0).eval()
     plain, padded = module(batch()), module(batch(extra=5))
@@ -256,7 +280,12 @@ def test_layers_left_open_are_halves():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"hmlm": 0.0}, {"mask_rate": 1.0}, {"lines": 1.5}, {"length": 4}], ids=lambda wrong: next(iter(wrong))
+    "wrong",
+    [
+        *({"hmlm": 0.0}, {"hmlm": -1.0, "align": 1.0}, {"align": -1.0}, {"pairs": float("inf")}),
+        *({"mask_rate": 1.0}, {"mask_rate": 0.0}, {"dropout": 1.0}, {"lines": 1.5}, {"length": 4}),
+    ],
+    ids=str,
 )
 def test_settings_that_cannot_work_are_refused(wrong):
     with pytest.raises(BadInput):

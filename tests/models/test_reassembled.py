@@ -82,6 +82,19 @@ def test_a_native_model_gives_the_reassembled_models_logits_with_transformers_al
         assert opened.config.id2label == task.config.id2label
 
 
+def test_the_second_of_two_texts_is_told_from_the_first_where_the_encoder_has_token_types():
+    below, task = encoder("bert"), task_model("bert")
+    connector = shaken(Connector(below, 2, 2, 32))
+    inputs = batch("bert")
+    types = (torch.arange(17) >= 4).long().expand(3, -1) * inputs["attention_mask"]
+    whole = Reassembled(below, connector, task, 2).eval()
+    native = to_native(below, connector, task, 2, "classification")
+    with torch.no_grad():
+        told, untold = whole(**inputs, token_type_ids=types).logits, whole(**inputs).logits
+        assert torch.allclose(native(**inputs, token_type_ids=types).logits, told, atol=1e-5)
+    assert not torch.allclose(told, untold, atol=1e-4)
+
+
 def test_a_new_connector_leaves_the_multilingual_model_as_it_was():
     below, task = encoder("xlm-roberta"), task_model("roberta")
     connector = Connector(below, 2, 2, 32).eval()
@@ -140,6 +153,8 @@ def test_a_connectors_own_weights_are_all_that_it_stores():
         ("xlm-roberta", "bert", {}, "two families"),
         ("xlm-roberta", "roberta", {"intermediate_size": 80}, "intermediate_size"),
         ("xlm-roberta", "roberta", {"hidden_size": 48}, "hidden_size"),
+        ("distilbert", "distilbert", {"hidden_dim": 80}, "hidden_dim"),
+        ("distilbert", "distilbert", {"activation": "relu"}, "activation"),
         ("modernbert", "modernbert", {}, "its own layers"),
     ],
 )

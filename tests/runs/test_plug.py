@@ -1,5 +1,6 @@
 """From text to a connector, and from a connector to task models in other languages."""
 
+import io
 import json
 
 import pytest
@@ -18,6 +19,7 @@ from crosslift.runs import plug as plug_run
 from crosslift.runs.plug import PlugExecution, PlugOptimisation, fit_connector, main
 from crosslift.runs.plug_work import PlugWork, plug_work
 from crosslift.runs.plugged import plug, reassemble
+from crosslift.runs.progress import Lines
 from crosslift.runs.replay import Replay
 from tests.tiny import TEXTS
 from tests.tiny_data import MAKERS
@@ -204,14 +206,56 @@ def test_micro_batches_change_nothing_but_rounding(home, tmp_path):
     assert all(torch.allclose(a[name].float(), b[name].float(), atol=2e-3) for name in a)
 
 
-def work_on(home, tmp_path, batch_size, **settings):
+def work_and_held_out(home, tmp_path, batch_size, seed=1, **settings):
     tokenizers = load_tokenizer(home / "multi"), load_tokenizer(home / "mono")
     corpus = write_word_corpus([home / "en.txt"], tmp_path / "words")
     own = Settings(length=32, packing="corpus", align=1.0, **settings)
     return plug_work(
         corpus, word_pieces(corpus.words, *tokenizers, separate=True), tokenizers, own,
-        PlugOptimisation(steps=100, batch_size=batch_size), PlugExecution(), tmp_path, 1, None,
-    )[0]  # fmt: skip
+        PlugOptimisation(steps=100, batch_size=batch_size), PlugExecution(), tmp_path, seed, None,
+    )  # fmt: skip
+
+
+def work_on(home, tmp_path, batch_size, seed=1, **settings):
+    return work_and_held_out(home, tmp_path, batch_size, seed, **settings)[0]
+
+
+def test_held_out_text_is_the_end_of_the_text_and_never_trained_on(home, tmp_path):
+    work, plan = work_and_held_out(home, tmp_path, batch_size=4, lines=0.5)
+    whole = write_word_corpus([home / "en.txt"], tmp_path / "words").numbers.tolist()
+    assert [*work.numbers.tolist(), *plan.numbers.tolist()] == whole
+    assert 0 < len(plan.numbers) <= len(whole) // 50
+    for rows in work.plans:
+        assert rows.rows(1, 0)[1].max() <= len(whole) - len(plan.numbers)
+
+
+def test_another_seed_draws_other_rows_and_hides_other_pieces(home, tmp_path):
+    one, two = (work_on(home, tmp_path / str(seed), 4, seed, lines=0.0) for seed in (1, 2))
+    assert not torch.equal(one.draw(0)[0].ids, two.draw(0)[0].ids)
+    assert not torch.equal(one.draw(0)[0].ids, one.draw(1)[0].ids)
+    # The same rows, masked by the seeds of two runs and of two steps.
+    drawn = one.plans[0].step(1, 0, 4)
+    two.plans[0].step = one.plans[0].step = lambda seed, step, size: drawn
+    assert not torch.equal(one.draw(0)[0].ids, two.draw(0)[0].ids)
+    assert not torch.equal(one.draw(0)[0].ids, one.draw(1)[0].ids)
+
+
+def test_another_seed_has_another_dropout(home, tmp_path, monkeypatch):
+    fixed = work_on(home, tmp_path, 4)
+    monkeypatch.setattr(PlugWork, "rows_of", lambda self, step: fixed.draw(step))
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "en.txt", "dropout": 0.5, **SMALL}
+    runs = [fit_connector(out=tmp_path / f"run-{n}", seed=seed, **given) for n, seed in enumerate((1, 1, 2))]
+    one, again, other = (load_file(run.connector / "connector.safetensors") for run in runs)
+    assert all(torch.equal(one[name], again[name]) for name in one)
+    assert not all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_a_row_that_is_a_line_is_closed_once_as_a_tasks_text_is(home, tmp_path):
+    work = work_on(home, tmp_path, 8, lines=1.0)
+    (rows,) = work.draw(0)
+    closing = work.frame.last
+    assert ((rows.ids == closing).sum(1) == 1).all()
+    assert ((rows.mono_ids == work.frame.mono_last).sum(1) == 1).all()
 
 
 def test_rows_are_filled_up_to_round_numbers_of_labels_and_words(home, tmp_path):
@@ -293,6 +337,87 @@ def test_pairs_are_a_setting_of_their_own_and_said_so(home, tmp_path):
     assert load_connector(run.path).facts.setting == run.summary["setting"]
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert any("pairs" in json.dumps(row) for row in rows)
+
+
+def test_pairs_without_a_weight_are_refused(home, tmp_path):
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "en.txt", "out": tmp_path / "run"}
+    assert "--pairs 0" in refusal(fit_connector, bitext=[home / "en.txt"], pairs=0.0, **given, **SMALL)
+
+
+def test_excluded_lines_are_learnt_from_neither_in_the_text_nor_in_pairs(home, tmp_path):
+    (tmp_path / "out.txt").write_text(f"{TEXTS[0]}\n")
+    pairs = tmp_path / "pairs.txt"
+    pairs.write_text(f"de\t{TEXTS[0]}\t{TEXTS[3]}\nfr\t{TEXTS[1]}\t{TEXTS[4]}\n")
+    run = fit_connector(
+        multi=home / "multi", mono=home / "mono", text=home / "en.txt", bitext=[pairs], exclude=[tmp_path / "out.txt"],
+        cache=tmp_path / "cache", out=tmp_path / "run", **SMALL,
+    )  # fmt: skip
+    assert run.summary["setting"] == "text, and pairs of fr"
+    words = set((tmp_path / "cache" / "words" / "words.txt").read_text().split())
+    assert words == set(f"{TEXTS[1]} {TEXTS[2]}".split())
+    pairs.write_text(f"de\t{TEXTS[3]}\t  {TEXTS[0]}\n")
+    said = refusal(
+        fit_connector, multi=home / "multi", mono=home / "mono", text=home / "en.txt", bitext=[pairs],
+        exclude=[tmp_path / "out.txt"], out=tmp_path / "other", **SMALL,
+    )  # fmt: skip
+    assert "Every pair" in said
+    assert not (tmp_path / "other").exists()  # refused, so that the folder is free for the mended command
+
+
+def test_a_connector_between_two_widths_is_kept_with_its_projection(home, tmp_path):
+    save_mono(tmp_path / "wide", hidden_size=48)
+    run = fit_connector(
+        multi=home / "multi", mono=tmp_path / "wide", text=home / "en.txt", out=tmp_path / "run", **SMALL
+    )
+    kept = load_file(run.connector / "connector.safetensors")
+    connector = load_connector(run.path).connector
+    assert connector.project.weight.shape == (48, 32)
+    assert torch.equal(connector.project.weight, kept["project.weight"].float())
+    ids = torch.randint(5, 100, (2, 9), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        states = torch.randn(2, 9, 32, generator=torch.Generator().manual_seed(0))
+        by_hand = connector._run[0](states) @ connector.project.weight.T + connector.project.bias
+        assert torch.allclose(connector(states), by_hand, atol=1e-6)
+    task = xl.fit(
+        "finetune", model=tmp_path / "wide", data=MAKERS["classification"](24), dev=MAKERS["classification"](8, seed=2),
+        out=tmp_path / "task", steps=1, batch_size=4, evaluations=1,
+    ).model  # fmt: skip
+    whole, _ = reassemble(task, run.path)
+    assert whole(ids).logits.shape[0] == 2
+    said = refusal(plug, task, run.path, tmp_path / "plugged")
+    assert "differ in hidden_size (32 and 48)" in said and "plugged.reassemble" in said
+
+
+def test_that_no_one_model_will_hold_the_result_is_said_before_training(home, tmp_path):
+    save_mono(tmp_path / "wide", hidden_size=48)
+    lines = []
+    watch = Lines(io.StringIO())
+    watch.say = lines.append
+    fit_connector(
+        multi=home / "multi", mono=tmp_path / "wide", text=home / "en.txt", out=tmp_path / "run", watch=watch, **SMALL
+    )
+    assert any("in memory alone" in line and "hidden_size" in line for line in lines)
+
+
+def test_a_very_short_text_is_no_reason_for_numbers_that_are_none(home, tmp_path):
+    (tmp_path / "short.txt").write_text("\n".join(TEXTS[:2]))
+    run = fit_connector(
+        multi=home / "multi", mono=home / "mono", text=tmp_path / "short.txt", out=tmp_path / "run", align=1.0,
+        **{**SMALL, "steps": 2},
+    )  # fmt: skip
+    assert all(value == value for value in run.held_out.values())
+
+
+def test_plugged_in_behind_the_last_layer_a_strangers_head_is_refused_too(home, tmp_path):
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "en.txt"}
+    run = fit_connector(out=tmp_path / "run", plug_layer=2, **given, **SMALL)
+    save_mono(tmp_path / "stranger", seed=98)
+    data, dev = (MAKERS["classification"](24, seed=s) for s in (1, 2))
+    task = xl.fit(
+        "finetune", model=tmp_path / "stranger", data=data, dev=dev, out=tmp_path / "task", steps=1, batch_size=4,
+        evaluations=1,
+    ).model  # fmt: skip
+    assert "does not descend from" in refusal(plug, task, run.path, tmp_path / "out")
 
 
 def test_connectors_of_every_evaluation_can_be_kept(home, tmp_path, task_models):

@@ -34,6 +34,7 @@ def verb(
     max_minutes: Annotated[
         float | None, typer.Option(help="Stop training after so long and keep what is there.")
     ] = None,
+    evaluations: Annotated[int, typer.Option(help="How often held-out text is predicted.")] = 5,
     keep_steps: Annotated[bool, typer.Option("--keep-steps", help="Keep the connector of every evaluation.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is there already.")] = False,
     quiet: Quiet = False,
@@ -54,6 +55,7 @@ def verb(
         exclude=exclude or [],
         seed=seed,
         max_minutes=max_minutes,
+        evaluations=evaluations,
         keep_steps=keep_steps,
         overwrite=overwrite,
         watch=watch_screen(quiet or as_json),

@@ -104,10 +104,11 @@ class RowPlan:
             first = np.searchsorted(self.before[:-1], begin).astype(np.int64)
             stop = np.searchsorted(self.before[:-1], self.before[first] + int(_SLACK * self.room)).astype(np.int64)
             return first, np.minimum(stop + 1, len(self.numbers))
-        mark = DOCUMENT_END if self.packing == "documents" else LINE_END
-        ends = np.flatnonzero(self.numbers == mark) + 1
-        ends = np.unique(np.append(ends, len(self.numbers)))
-        starts = np.append(0, ends[:-1])
+        lines = self.packing == "lines"
+        marks = np.flatnonzero(self.numbers == (LINE_END if lines else DOCUMENT_END))
+        starts = np.append(0, marks + 1)
+        # A row closes by itself: of a line that is a row, the mark, which may stand for a closing token, is left out.
+        ends = np.append(marks if lines else marks + 1, len(self.numbers))
         tokens = self.before[ends] - self.before[starts]
         starts, ends, tokens = (part[tokens > 0] for part in (starts, ends, tokens))
         parts = -(-tokens // self.room)

@@ -7,6 +7,7 @@ memory-mapped: only what a step draws is read, and a text larger than the memory
 from __future__ import annotations
 
 import gzip
+import hashlib
 import lzma
 import pickle
 from collections import defaultdict, deque
@@ -60,20 +61,25 @@ def write_word_corpus(
         workers: Processes that read; default: this one.
         exclude: Lines that are left out, spaces aside.
     """
-    facts = {"files": [[str(path), _size(path)] for path in files], "excluded": len(exclude)}
+    left_out = frozenset(" ".join(line.split()) for line in exclude)
+    # The lines themselves, not their number: text read without other lines must not pass for this one.
+    excluded = hashlib.sha256("\n".join(sorted(left_out)).encode()).hexdigest()
+    facts = {"files": [[str(path), *_stamp(path)] for path in files], "excluded": excluded}
     if not folder.exists() or read_json(folder / "facts.json") != facts:
         with atomic(folder) as draft:
             draft.mkdir()
-            _write(files, draft, workers, frozenset(" ".join(line.split()) for line in exclude))
+            _write(files, draft, workers, left_out)
             write_json(draft / "facts.json", facts)
     words = ["\n", "\n\n", *(folder / "words.txt").read_text(encoding="utf-8").split("\n")[:-1]]
     return WordCorpus(words, np.memmap(folder / "numbers.i32", dtype=np.int32, mode="r"))
 
 
-def _size(path: Path) -> int:
+def _stamp(path: Path) -> tuple[int, int]:
+    """Return size and time of a file: another text has another one of them."""
     if not path.is_file():
         raise BadFile(path, None, "there is no such file.")
-    return path.stat().st_size
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def _write(files: Sequence[Path], folder: Path, workers: Workers | None, exclude: frozenset[str]) -> None:

@@ -29,6 +29,7 @@ from crosslift.errors import BadInput
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+_BLOCK = 1 << 16  # words that are cut at a time
 _LONGEST = 12  # monolingual pieces; a longer word (an address, a table) is never masked
 
 
@@ -86,6 +87,33 @@ def word_pieces(
     texts = list(words[2:])
     check_word_by_word(texts, multi)
     check_word_by_word(texts, mono)
+    # What a tokenizer says of a word takes kilobytes: of a large text's millions, some at a time.
+    blocks = [_tabulated(texts[i : i + _BLOCK], multi, mono) for i in range(0, len(texts), _BLOCK)]
+    units, labels, mono_sizes, tokens, multi_sizes, multi_ids = map(np.concatenate, zip(*blocks, strict=True))
+    # The two marks come first: one unit each, that is never masked; the second one stands for nothing.
+    line = int(separate)
+    lead = np.array([1, 1])
+    arrays = {
+        "unit_starts": row_starts(np.concatenate([lead, units])),
+        "labels": np.concatenate([[-1, -1], labels]),
+        "mono_starts": row_starts(np.concatenate([[line, 0], mono_sizes])),
+        "mono_ids": np.concatenate([[closing_id(mono)] * line, tokens]).astype(np.int32),
+        "stretch_starts": row_starts(np.concatenate([lead, units * (units + 1) // 2])),
+        "multi_starts": row_starts(np.concatenate([[line, 0], multi_sizes])),
+        "multi_ids": np.concatenate([[closing_id(multi)] * line, multi_ids]).astype(np.int32),
+    }
+    return WordPieces(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+
+
+def _tabulated(
+    texts: Sequence[str], multi: PreTrainedTokenizerBase, mono: PreTrainedTokenizerBase
+) -> tuple[NDArray[np.integer], ...]:
+    """Cut some words.
+
+    Returns:
+        Units of each word; label and number of monolingual ids of each unit; these ids; number of multilingual ids of
+        each stretch; these ids.
+    """
     tokens, lengths, begin, end = _cut(texts, mono)
     of_word = np.repeat(np.arange(len(texts)), lengths)
     opens = _units(lengths, of_word, begin, end)
@@ -95,19 +123,7 @@ def word_pieces(
     bounds = begin[opens]
     bounds[row_starts(units)[:-1]] = 0  # a word's first unit begins the word, whatever its offset says
     multi_ids, multi_sizes = _stretches(texts, units, bounds, multi)
-    # The two marks come first: one unit each, that is never masked; the second one stands for nothing.
-    line = int(separate)
-    lead = np.array([1, 1])
-    arrays = {
-        "unit_starts": row_starts(np.concatenate([lead, units])),
-        "labels": np.concatenate([[-1, -1], np.where(plain, tokens[opens], -1)]),
-        "mono_starts": row_starts(np.concatenate([[line, 0], mono_sizes])),
-        "mono_ids": np.concatenate([[closing_id(mono)] * line, tokens]).astype(np.int32),
-        "stretch_starts": row_starts(np.concatenate([lead, units * (units + 1) // 2])),
-        "multi_starts": row_starts(np.concatenate([[line, 0], multi_sizes])),
-        "multi_ids": np.concatenate([[closing_id(multi)] * line, multi_ids]).astype(np.int32),
-    }
-    return WordPieces(**{name: torch.from_numpy(array) for name, array in arrays.items()})
+    return units, np.where(plain, tokens[opens], -1), mono_sizes, tokens, multi_sizes, multi_ids
 
 
 def kept_word_pieces(

@@ -16,12 +16,15 @@ The frozen bottom runs without a graph; only masked positions are projected to t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.utils.checkpoint import checkpoint
 
 from crosslift.data.row_plan import Packing
 from crosslift.errors import BadInput
@@ -59,10 +62,18 @@ class Settings:
     lines: float = field(default=0.0, metadata={"help": "Share of the steps whose rows are single lines."})
 
     def __post_init__(self) -> None:
+        for name in ("hmlm", "align", "pairs"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadInput(f"--{name} is a weight: 0 or more, not {getattr(self, name):g}.")
         if not (self.hmlm > 0 or self.align > 0):
             raise BadInput("There is nothing to learn: --hmlm and --align are both 0.", "Set one of them above 0.")
-        if not 0 <= self.mask_rate < 1:
-            raise BadInput(f"--mask-rate is a share: 0 ≤ rate < 1, not {self.mask_rate:g}.")
+        if not 0 <= self.dropout < 1:
+            raise BadInput(f"--dropout is a share: 0 ≤ dropout < 1, not {self.dropout:g}.")
+        if not 0 < self.mask_rate < 1:
+            raise BadInput(
+                f"--mask-rate is a share: 0 < rate < 1, not {self.mask_rate:g}.",
+                "With --hmlm 0, nothing is masked whatever the rate.",
+            )
         if not 0 <= self.lines <= 1:
             raise BadInput(f"--lines is a share: 0 ≤ lines ≤ 1, not {self.lines:g}.")
         if self.length < 8:
@@ -188,6 +199,13 @@ class Adaptation(nn.Module):
         for layer in self.connector.layers:
             layer.compile(**how)
         self.lm_loss = torch.compile(self.lm_loss, **how)  # type: ignore[call-overload, method-assign]
+
+    def gradient_checkpointing_enable(self) -> None:
+        """Keep of each of the connector's layers its input alone, and compute the rest again when going back."""
+        # Layer by layer: the library's own switch looks for word embeddings, which a connector has none of.
+        for layer in self.connector.layers:
+            layer.gradient_checkpointing = True  # type: ignore[assignment]
+            layer._gradient_checkpointing_func = partial(checkpoint, use_reentrant=False)  # type: ignore[assignment]
 
     def move(self, device: torch.device) -> None:
         """Bring the frozen models to a device; the loop moves only the connector."""

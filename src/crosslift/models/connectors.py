@@ -143,9 +143,8 @@ def check_descent(task: PreTrainedModel, name: str, loaded: LoadedConnector) -> 
     if layers != facts.depth:
         raise BadInput(f"{said}: it has {layers} layers, expected {facts.depth}.", remedy)
     agreement = _agreement(sample(task), loaded.samples, "mono")
-    kept = {key: value for key, value in agreement.items() if int(key.split()[1]) > facts.plug_layer}
-    if not kept:
-        return
+    # Plugged in behind the last layer, only the head is used; the dropped layers still say whose head it is.
+    kept = {key: value for key, value in agreement.items() if int(key.split()[1]) > facts.plug_layer} or agreement
     worst = min(kept, key=lambda key: kept[key])
     if kept[worst] < _DESCENDS:
         raise BadInput(

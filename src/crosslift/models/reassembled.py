@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 _SAME = ({"roberta", "xlm-roberta"},)
 """Families whose layers compute the same under other names."""
-_SHAPE = ("hidden_size", "intermediate_size", "num_attention_heads", "hidden_act", "layer_norm_eps")
+_SHAPE = (
+    *("hidden_size", "num_attention_heads", "layer_norm_eps"),
+    *("intermediate_size", "hidden_act"),
+    *("hidden_dim", "activation"),  # what DistilBERT calls these two
+)
 
 
 class Connector(nn.Module):
@@ -129,7 +133,10 @@ def to_native(multi: PreTrainedModel, connector: Connector, task: PreTrainedMode
     """
     obstacle = native_obstacle(multi.config, task.config)
     if obstacle:
-        raise BadInput(f"The reassembled model cannot be saved as one Hugging Face model: {obstacle}.")
+        raise BadInput(
+            f"The reassembled model cannot be saved as one Hugging Face model: {obstacle}.",
+            "In memory it works: crosslift.runs.plugged.reassemble(TASK_MODEL, CONNECTOR).",
+        )
     layers = [
         *layers_of(multi)[: connector.first],
         *connector.layers,

@@ -11,6 +11,7 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ from crosslift.models.load import (
     quiet_transformers,
     refuse_pickle,
 )
+from crosslift.models.reassembled import native_obstacle
 from crosslift.runs.config_file import read_arguments
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import describe
@@ -45,7 +47,12 @@ from crosslift.runs.timed_work import train_until
 from crosslift.runs.train import make_accelerator
 
 if TYPE_CHECKING:
+    from accelerate import Accelerator
     from transformers import PreTrainedModel
+
+
+_SCRATCH = "text"
+"""In the run folder, until it is done: the text as numbers, the tables, the rows."""
 
 
 @dataclass(frozen=True)
@@ -151,13 +158,27 @@ def fit_connector(
         "settings": asdict(own),
         "optimisation": asdict(optimisation),
     }
-    folder = RunFolder.start(out, config, overwrite=overwrite)
+    if bitext and not own.pairs:
+        raise BadInput("With --pairs 0, nothing is learnt from --bitext.", "Leave one of them out.")
+    accelerator = make_accelerator(execution)
+    folder = RunFolder(out)
+    if accelerator.is_main_process:
+        folder = RunFolder.start(out, config, overwrite=overwrite)
+    accelerator.wait_for_everyone()
     if folder.done:
         watch.say(f"{folder.path} is done already.")
         return _finished(folder)
-    with folder.locked():
-        _train(folder, files, exclude, own, optimisation, execution, config, max_minutes, evaluations, keep_steps,
-               Path(cache) if cache else None, processes, watch)  # fmt: skip
+    if not accelerator.is_main_process:
+        watch = Silent()
+    with folder.locked() if accelerator.is_main_process else nullcontext():
+        try:
+            _train(folder, files, exclude, own, optimisation, execution, config, max_minutes, evaluations, keep_steps,
+                   Path(cache) if cache else None, processes, accelerator, watch)  # fmt: skip
+        except BadInput:
+            if not folder.state.exists():  # refused before the first step: nothing of it shall stay
+                shutil.rmtree(folder.path / _SCRATCH, ignore_errors=True)
+            raise
+    accelerator.wait_for_everyone()
     return _finished(folder)
 
 
@@ -174,27 +195,36 @@ def _train(
     keep_steps: bool,
     cache: Path | None,
     processes: int | None,
+    accelerator: Accelerator,
     watch: Watch,
 ) -> None:
     began = time.monotonic()
-    accelerator = make_accelerator(execution)
     device = accelerator.device
     seed = int(str(config["seed"]))
     multi, mono = load_encoder(str(config["multi"])), _monolingual(str(config["mono"]), own)
     tokenizers = load_tokenizer(str(config["multi"])), load_tokenizer(str(config["mono"]))
-    scratch = folder.path / "text"
-    # Before the text is read, which may take long: a wrong plug point is said at once.
+    scratch = folder.path / _SCRATCH
+    # Before the text is read, which may take long: what cannot be is said at once.
     points = PlugPoints.of(own, multi, mono)
-    with Workers(processes) as workers:
-        left_out = {line for file in exclude for line in read_lines(Path(file))}
-        corpus = write_word_corpus(files, (cache or scratch) / "words", workers, left_out)
-    watch.say(f"read      {len(corpus.numbers):,} words, {len(corpus.words):,} different   {_since(began)}")
-    separate = own.packing == "corpus"
-    tables = (cache or scratch) / ("separated.safetensors" if separate else "joined.safetensors")
-    pieces = kept_word_pieces(tables, corpus.words, *tokenizers, separate=separate).to(device)
+    longest = min(tokenizer.model_max_length for tokenizer in tokenizers)
+    if own.length > longest:
+        raise BadInput(f"--length {own.length} is more than the models can read ({longest}).")
+    obstacle = native_obstacle(multi.config, mono.config)
+    if obstacle:
+        watch.say(
+            f"note      task models on it will work in memory alone (crosslift.runs.plugged.reassemble): {obstacle}"
+        )
+    left_out = {line for file in exclude for line in read_lines(Path(file))}
+    with accelerator.main_process_first():  # the others open what it has written
+        with Workers(processes) as workers:
+            corpus = write_word_corpus(files, (cache or scratch) / "words", workers, left_out)
+        watch.say(f"read      {len(corpus.numbers):,} words, {len(corpus.words):,} different   {_since(began)}")
+        separate = own.packing == "corpus"
+        tables = (cache or scratch) / ("separated.safetensors" if separate else "joined.safetensors")
+        pieces = kept_word_pieces(tables, corpus.words, *tokenizers, separate=separate).to(device)
     watch.say(f"tables    {len(pieces.multi_starts):,} stretches   {_since(began)}")
     pairs = [Path(file) for file in config["bitext"]]  # type: ignore[attr-defined]
-    translations = Translations(pairs, *tokenizers, device) if pairs and own.pairs else None
+    translations = Translations(pairs, *tokenizers, device, left_out) if pairs else None
     setting = f"text, and pairs of {', '.join(translations.languages)}" if translations else "English text alone"
     facts = ConnectorFacts(
         str(config["multi"]), str(config["mono"]), points.encoder, points.connector, points.plug,
@@ -204,11 +234,12 @@ def _train(
     module = Adaptation(multi, mono, points, own, frozen)
     module.move(device)
     work, held_out_rows = plug_work(
-        corpus, pieces, tokenizers, own, optimisation, execution, scratch, seed, translations
-    )
+        corpus, pieces, tokenizers, own, optimisation, execution, scratch / f"rows-{accelerator.process_index}", seed,
+        translations,
+    )  # fmt: skip
     work.deadline = time.monotonic() + 60 * max_minutes if max_minutes else float("inf")
     judge = HeldOutText(work, held_out_rows, tokenizers[1].model_max_length, watch)
-    if keep_steps:
+    if keep_steps and accelerator.is_main_process:
         judge.keep = lambda step: save_connector(
             folder.path / "steps" / f"{step:06d}", facts, module.connector, multi, mono
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +39,7 @@ class Translations:
 
     Args:
         files: Lines of `language TAB english TAB translation`.
+        exclude: Lines that are never trained on, spaces aside: a pair with one of them is left out.
         multi: Tokenizer of the other side.
         mono: Tokenizer of the English side.
         device: Where they are kept.
@@ -52,10 +53,19 @@ class Translations:
         multi: PreTrainedTokenizerBase,
         mono: PreTrainedTokenizerBase,
         device: torch.device,
+        exclude: Collection[str] = (),
         longest: int = 64,
         size: int = 256,
     ) -> None:
-        pairs = [pair for file in files for pair in read_pairs(file)]
+        left_out = {" ".join(line.split()) for line in exclude}
+        pairs = [
+            pair
+            for file in files
+            for pair in read_pairs(file)
+            if left_out.isdisjoint(" ".join(side.split()) for side in pair[1:])
+        ]
+        if not pairs:
+            raise BadInput("Every pair of --bitext holds a line of --exclude.", "Give other pairs, or none.")
         self.languages = sorted({language for language, _, _ in pairs})
         self.longest, self.size = longest, min(size, len(pairs))
         self.pads = int(multi.pad_token_id), int(mono.pad_token_id)
@@ -252,13 +262,10 @@ def plug_work(
     translations: Translations | None,
 ) -> tuple[PlugWork, RowPlan]:
     """Return the batches of a run, and the rows of the end of its text, which is held out."""
-    longest = min(tokenizer.model_max_length for tokenizer in tokenizers)
-    if own.length > longest:
-        raise BadInput(f"--length {own.length} is more than the models can read ({longest}).")
     lengths, _ = pieces.lengths()
     room = own.length - 2
     numbers = corpus.numbers
-    held = max(1, min(len(numbers) // 50, _HELD_OUT * room))
+    held = max(2, min(len(numbers) // 50, _HELD_OUT * room))
     train_on = numbers[: len(numbers) - held]
     packed = RowPlan(train_on, lengths, room, own.packing, scratch / "running.i64")
     lines = RowPlan(train_on, lengths, room, "lines", scratch / "lines.i64") if own.lines else None
@@ -298,6 +305,7 @@ class HeldOutText:
         """Return the score that selects first (higher is better), then losses."""
         assert isinstance(module, Adaptation)
         loss = right = apart = 0.0
+        hidden = 0
         for first, stop in self.parts:
             rows = self.other.mask(first, stop, 0, full=True)
             batch = self.other.as_batch(rows)
@@ -309,8 +317,10 @@ class HeldOutText:
                 apart += float(relative_distance(ours, theirs)) / len(self.parts)
                 if self.other.settings.hmlm:
                     scores = module.scores(module.top(states, rows.mask), rows.places)
-                    loss += float(hidden_loss(scores, rows.labels)) / len(self.parts)
-                    right += 100 * float((scores.argmax(-1) == rows.labels).float().mean()) / len(self.parts)
+                    loss += float(hidden_loss(scores, rows.labels)) * len(rows.labels)
+                    right += 100 * float((scores.argmax(-1) == rows.labels).sum())
+                    hidden += len(rows.labels)
+        loss, right = loss / max(hidden, 1), right / max(hidden, 1)  # a very short text may have none
         if self.keep is not None:
             self.keep(self.work.at)
         self.watch.say(f"held out  loss {loss:.3f}, {right:.1f}% of hidden pieces right, distance {apart:.3f}")
