@@ -6,7 +6,7 @@ import pytest
 
 from crosslift.cli import run
 from crosslift.report.measured import measured_charts
-from tests.runs.test_igap import encoder, sets  # noqa: F401  fixtures
+from tests.runs.test_igap import encoder, evaluated, sets  # noqa: F401  fixtures
 
 SHORT = ["--every", "2", "--epochs", "3", "--batch-size", "8", "--learning-rate", "5e-3", "--quiet"]
 
@@ -77,11 +77,19 @@ def test_rank_needs_nothing_but_translated_lines(encoder, files, capsys):  # noq
         (["--methods", "finetun"], 'Did you mean "finetune"'),
         (["--errors", "2"], "E′ lies between 0 and 1"),
         (["--source", "en,de", "--extra", "x.tsv"], "--extra is in one language"),
+        (["--source", "all", "--extra", "x.tsv"], "--extra is in one language"),
+        (["--noise", "0,2"], "noise ratio lies between 0 and 1, not at 2"),
+        (["--noise", "0,0.5", "--random-labels"], "leave out --noise"),
+        (["--random-labels", "--held-out", "test"], "leave out --held-out"),
+        (["--seeds", "3-1"], "one seed or more"),
+        (["--epsilon", "inf"], "ε above 0, not at 0 and inf"),
+        (["--held-out", "test"], 'colours.{lang}.tsv is taken whole; it has no part "test"'),
     ],
 )
-def test_what_cannot_be_measured_is_said_in_one_line(words, said, encoder, files, capsys):  # noqa: F811
+def test_what_cannot_be_measured_is_said_in_one_line(words, said, encoder, files, capsys, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("crosslift.runs.igap.train", lambda *_, **__: pytest.fail("something was trained"))
     data = str(files / "colours.{lang}.tsv")
-    assert run(["measure", "igap", str(encoder), "-d", data, "-l", "en,de", "--seeds", "1", *words, *SHORT]) == 2
+    assert run(["measure", "igap", str(encoder), "-d", data, "-l", "en,de", "--seeds", "1", *SHORT, *words]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -96,7 +104,8 @@ def test_a_list_of_numbers_without_any_is_refused(option, encoder, files, capsys
     [
         (["--out", "notes"], "notes is a file"),
         (["--heat-maps", "notes"], "notes is a file"),
-        (["--heat-maps", "maps", "--methods", "finetune,gaussian"], "--heat-maps are of one model and one method"),
+        (["--heat-maps", "maps", "--methods", "finetune,gaussian"], "--heat-maps are of one model, one method"),
+        (["--heat-maps", "maps", "--noise", "0,1"], "and one share of noise"),
     ],
 )
 def test_what_cannot_be_written_is_refused_before_anything_is_trained(
@@ -113,3 +122,40 @@ def test_what_cannot_be_written_is_refused_before_anything_is_trained(
     assert run(["measure", "igap", str(encoder), "-d", "colours.{lang}.tsv", *options]) == 2
     assert said in capsys.readouterr().err
     assert not (files / "maps").exists()
+
+
+def test_held_out_files_are_scored_apart_and_every_checkpoint_may_be_run_wholly(encoder, files, sets, capsys):  # noqa: F811
+    for language, examples in sets.items():
+        label = examples.labels[0]
+        lines = ["id\ttext\tlabel", *(f"{n}\t{t}\t{label}" for n, t in zip(examples.ids, examples.texts, strict=True))]
+        (files / f"later.{language}.tsv").write_text("\n".join(lines) + "\n")
+    words = ["measure", "igap", str(encoder), "-d", str(files / "colours.{lang}.tsv"), "-l", "de", "--seeds", "1"]
+    words += ["--held-out", str(files / "later.{lang}.tsv"), "--whole", "--json", "--epsilon", "1.1", *SHORT]
+    assert run(words) == 0
+    found = json.loads(capsys.readouterr().out)
+    (parts,) = (row["de"] for row in found["decomposition"].values())
+    assert parts["intralingual"] != 0  # the same texts with other labels: not the training items once more
+    assert all("one_checkpoint" in band for band in next(iter(found["igap"].values())))
+
+
+def test_pictures_without_what_draws_them_are_refused_before_anything_is_trained(encoder, files, capsys, monkeypatch):  # noqa: F811
+    monkeypatch.setattr("crosslift.measure.ranking.find_spec", lambda _: None)
+    monkeypatch.setattr("crosslift.runs.igap.train", lambda *_, **__: pytest.fail("something was trained"))
+    words = ["measure", "igap", str(encoder), "-d", str(files / "colours.{lang}.tsv"), "--heat-maps", str(files / "m")]
+    assert run(words) == 2
+    assert "vl-convert" in capsys.readouterr().err
+
+
+def test_rank_says_how_well_a_run_is_foretold(encoder, files, tmp_path, capsys):  # noqa: F811
+    gold = evaluated(tmp_path / "gold", {"en": 99.0, "de": 80.0, "fr": 70.0})
+    words = ["measure", "rank", str(encoder), "-p", str(files / "plain.{lang}.txt"), "-l", "de,fr,xx", "--seeds", "1"]
+    words += ["--epsilon", "1.1", "--candidates", "1", "--gold", str(gold), *SHORT]
+    assert run(words) == 0
+    shown = capsys.readouterr().out
+    assert "order of 2 languages" in shown and "pairs right" in shown
+    assert run([*words, "--json"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["accuracy"]) == {"igap", "l2", "dot", "cosine"}
+    assert run([*words, "-l", "de,xx"]) == 2
+    assert "a ranking needs two" in capsys.readouterr().err
+    assert run([*words[:7], "--gold-data", "set/test"]) == 2
+    assert "name the run with --gold" in capsys.readouterr().err

@@ -28,7 +28,7 @@ def home(tmp_path_factory):
 def test_text_to_connector_to_task_model(home, capsys):
     fitted = (
         f"fit plug --multi {home}/multi --mono {home}/mono --text {home}/en.txt --out {home}/run --preset small "
-        "--steps 2 --batch-size 4 --length 32 --align 1 --json"
+        "--steps 2 --batch-size 4 --length 32 --align 1 --evaluations 1 --gradient-checkpointing --json"
     )
     assert cli.run(fitted.split()) == 0
     shown = json.loads(capsys.readouterr().out)

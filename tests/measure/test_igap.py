@@ -122,6 +122,8 @@ def test_at_one_checkpoint_the_mean_is_that_of_the_best_single_one():
     errors = table((1, 1e-5, 20, 2, 30, 50), (1, 1e-5, 30, 0, 20, 66))
     assert mean_igap(igaps(errors, ZERO)).by_seed == {1: (20 + 48) / 2}
     assert joint_igap(errors, ZERO).by_seed == {1: (28 + 48) / 2}
+    shown = IgapResult({"system": errors}, (ZERO,)).table()
+    assert "system: 38.00 at the best single checkpoint" in shown and "41.00" not in shown.splitlines()[-1]
     with pytest.raises(BadInput, match="every checkpoint evaluated wholly"):
         joint_igap(table((1, 1e-5, 20, 2, 30, 50), asked=(ZERO,)), ZERO)
 
@@ -160,7 +162,9 @@ def test_a_band_may_have_its_own_width():
     assert bands([0.1, Band(0.0, 0.001), 0.1], 0.025) == (Band(0.1, 0.025), Band(0.0, 0.001))
 
 
-@pytest.mark.parametrize(("errors", "epsilon"), [([-0.1], 0.1), ([1.5], 0.1), ([0.1], 0.0), ([], 0.1)])
+@pytest.mark.parametrize(
+    ("errors", "epsilon"), [([-0.1], 0.1), ([1.5], 0.1), ([0.1], 0.0), ([0.1], float("inf")), ([], 0.1)]
+)
 def test_bands_that_make_no_sense_are_refused(errors, epsilon):
     with pytest.raises(BadInput):
         bands(errors, epsilon)

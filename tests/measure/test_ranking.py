@@ -106,6 +106,20 @@ def test_nothing_is_said_of_languages_whose_places_are_open():
     assert Ranking("tiny", "en", "", forecasts(gaps, drawn, {}), {1: 1}, 7).verdict() == ""
 
 
+@pytest.mark.parametrize(("languages", "said"), [(1, ""), (3, "transfer will hurt most in c; least in a")])
+def test_the_middle_of_an_odd_number_lies_in_neither_half(languages, said):
+    gaps = dict(zip("abc"[:languages], (5.0, 6.0, 40.0), strict=False))
+    drawn = {language: np.full(10, gap) for language, gap in gaps.items()}
+    assert Ranking("tiny", "en", "", forecasts(gaps, drawn, {}), {1: 1}, 7).verdict() == said
+
+
+def test_the_accuracy_is_shown_for_every_forecast():
+    shown = ranking().accuracy_table({**GOLD, "xx": 1.0}).splitlines()
+    assert shown[0].startswith("order of 4 languages")
+    assert shown[1].split() == ["igap", "100.0", "%", "1.00", "1.00"]
+    assert [line.split()[0] for line in shown[2:]] == ["l2", "dot", "cosine"]
+
+
 @pytest.mark.parametrize(("layers", "layer"), [(12, 7), (24, 14), (10, 6), (6, 4)])
 def test_the_layer_keeps_its_relative_depth(layers, layer):
     assert best_layer(layers, None) == layer

@@ -92,6 +92,12 @@ def test_a_checkpoint_outside_every_band_is_given_up_after_a_few_items():
     assert table.checkpoints[0].wrong is None and not table.checkpoints[0].translated
 
 
+def test_a_checkpoint_that_needs_every_item_left_to_be_wrong_is_not_given_up():
+    source = np.ones((1, 100), dtype=bool)
+    table, _ = replay(source, {"de": source}, bands([1.0], 0.001))
+    assert igaps(table, table.asked[0])["de"].by_seed == {1: 0}
+
+
 def test_items_that_were_wrong_come_first_at_the_next_checkpoint():
     source = np.zeros((2, 1000), dtype=bool)
     target = np.zeros((2, 1000), dtype=bool)

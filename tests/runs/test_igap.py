@@ -7,13 +7,15 @@ import pytest
 
 import crosslift.runs.igap as module
 from crosslift.data.examples import Examples
+from crosslift.data.storage import read_json, write_json
 from crosslift.errors import BadInput
 from crosslift.measure.igap import igaps, mean_igap
 from crosslift.models.load import load_model, load_tokenizer
 from crosslift.runs.evaluate import predict_examples
+from crosslift.runs.folder import RunFolder
 from crosslift.runs.gated import Measured, Passes
 from crosslift.runs.igap import igap, method_spec
-from crosslift.runs.rank import rank
+from crosslift.runs.rank import gold_scores, rank
 from crosslift.tasks import task_for
 from tests.tiny_data import classification, tagging
 from tests.tiny_models import save_encoder
@@ -132,6 +134,21 @@ def test_random_labels_need_no_labels_and_are_drawn_anew_for_each_seed(encoder, 
         igap(encoder, plain, seeds=[1])
 
 
+@pytest.mark.parametrize(("labels", "noise"), [("random", 0.0), ("gold", 0.5)])
+def test_each_seed_draws_labels_of_its_own_and_translations_share_them(labels, noise, encoder, sets):
+    two = {language: sets[language] for language in ("en", "xx")}
+    some = two["en"].unlabelled() if labels == "random" else two["en"]
+    task = task_for(replace(some, kind="classification"), ("0", "1") if labels == "random" else None)
+    tokenised = module._Tokenised(encoder, task, two, {}, labels)
+    drawn = {}
+    for seed in (1, 2):
+        examples, measured = tokenised.labelled(seed, noise)
+        drawn[seed] = examples["en"].labels
+        assert drawn[seed] == examples["xx"].labels
+        assert all(measured[language].examples.labels == drawn[seed] for language in two)
+    assert drawn[1] != drawn[2]
+
+
 def test_noise_and_extra_rows_change_training_and_not_the_measured_set(encoder, sets):
     settings = {"seeds": [1], "errors": [0.0], "epsilon": 1.1, "every": 3, "epochs": 1, **FAST}
     plain, noisy, more = (
@@ -161,6 +178,42 @@ def test_a_call_that_was_stopped_goes_on_and_a_finished_run_is_not_run_again(enc
     assert igap(encoder, sets, seeds=[1, 2], out=tmp_path / "out", **settings).systems == both.systems
     with pytest.raises(AssertionError, match="trained again"):
         igap(encoder, sets, seeds=[1], out=tmp_path / "out", **{**settings, "epochs": 3})
+
+
+def test_a_run_that_was_kept_is_not_taken_for_one_of_other_settings(encoder, sets, tmp_path, monkeypatch):
+    settings = {"seeds": [1], "errors": [0.0], "epsilon": 1.1, "every": 4, "epochs": 1, "out": tmp_path, **FAST}
+    igap(encoder, sets, **settings)
+
+    def never(*_, **__):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(module, "train", never)
+    igap(encoder, sets, **settings)
+    apart = {language: examples.select(range(4)) for language, examples in sets.items()}
+    for change in (
+        {"noise": 0.5}, {"candidates": 3}, {"labels": "random"}, {"errors": [0.5]}, {"epsilon": 1.2}, {"every": 2},
+        {"extra": classification(4)}, {"learning_rate": 1e-3}, {"limit": 20}, {"held_out": apart}, {"whole": True},
+        {"methods": "gaussian"}, {"targets": ["de"]}, {"sources": "de"}, {"max_length": 16},
+    ):  # fmt: skip
+        with pytest.raises(AssertionError, match="trained again"):
+            igap(encoder, sets, **{**settings, **change})
+
+
+def test_what_is_named_twice_is_run_and_counted_once(encoder, sets):
+    settings = {"errors": [0.0], "epsilon": 1.1, "every": 3, "epochs": 1, "targets": ["de"], **FAST}
+    del settings["learning_rate"]
+    once = igap(encoder, sets, seeds=[1], rates=[5e-3], **settings)
+    twice = igap(
+        [encoder, str(encoder)], sets, sources=["en", "en"], methods=["finetune", " finetune"], seeds=[1, 1],
+        rates=[5e-3, 5e-3], **settings,
+    )  # fmt: skip
+    assert twice.systems == once.systems
+
+
+def test_all_sources_are_those_of_the_targets_or_of_the_data(encoder, sets):
+    settings = {"seeds": [1], "errors": [0.0], "epsilon": 1.1, "every": 9, "epochs": 1, **FAST}
+    assert igap(encoder, sets, sources=None, targets=["de", "xx"], **settings).matrix().sources == ("de", "xx")
+    assert igap(encoder, sets, sources=None, **settings).matrix().sources == tuple(sets)
 
 
 def test_runs_made_one_source_at_a_time_are_found_by_a_call_for_all_of_them(encoder, sets, tmp_path, monkeypatch):
@@ -237,7 +290,6 @@ def test_other_weights_under_the_same_name_are_measured_anew(sets, tmp_path):
     settings = {"seeds": [1], "errors": [0.0], "epsilon": 1.1, "every": 1, "candidates": 1, "out": tmp_path / "out"}
     for seed in (0, 1):
         save_encoder(tmp_path / "tiny", seed=seed)
-        module._weights.cache_clear()
         igap(tmp_path / "tiny", sets, **settings, **FAST)
     assert len(list((tmp_path / "out").iterdir())) == 2
 
@@ -252,8 +304,50 @@ def test_other_weights_under_the_same_name_are_measured_anew(sets, tmp_path):
         ({"labels": "random", "extra": classification(4)}, "go without them"),
         ({"sources": "yo"}, 'No data for "yo"'),
         ({"rates": [1e-3], "learning_rate": 1e-3}, "either rates, or learning_rate"),
+        ({"rates": [1e-3, 0]}, "--learning-rate must be above 0, not 0"),
+        ({"seeds": []}, "one seed or more"),
+        ({"labels": "random", "held_out": "test"}, "foretell random labels of held-out data"),
+        ({"labels": "random", "noise": 0.5}, "noise already"),
+        ({"noise": 1.5}, "between 0 and 1"),
+        ({"sources": None, "extra": classification(4)}, "in one language"),
     ],
 )
-def test_what_cannot_be_measured_is_refused_before_anything_is_trained(change, said, encoder, sets):
+def test_what_cannot_be_measured_is_refused_before_anything_is_trained(change, said, encoder, sets, monkeypatch):
+    monkeypatch.setattr(module, "train", lambda *_, **__: pytest.fail("something was trained"))
     with pytest.raises(BadInput, match=said):
         igap(encoder, sets, **{"targets": ["de"], **change})
+
+
+def test_a_model_that_is_not_there_is_refused_before_the_others_are_trained(encoder, sets, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "train", lambda *_, **__: pytest.fail("something was trained"))
+    with pytest.raises(BadInput, match="nowhere"):
+        igap([encoder, tmp_path / "nowhere"], sets, targets=["de"])
+
+
+def test_noise_of_tags_is_refused_before_anything_is_trained(encoder, monkeypatch):
+    monkeypatch.setattr(module, "train", lambda *_, **__: pytest.fail("something was trained"))
+    english = tagging(16)
+    with pytest.raises(BadInput, match="Label noise is for classification"):
+        igap(encoder, {"en": english, "de": replace(english, language="de")}, noise=0.5)
+
+
+def evaluated(folder, *seeds):
+    for number, scores in enumerate(seeds, 1):
+        run = RunFolder.start(folder / f"seed-{number}", {"method": "finetune"})
+        cells = {x: {"scores": {"accuracy": {"metric": "accuracy", "value": v}}} for x, v in scores.items()}
+        write_json(run.results_file, {"set/test": cells})
+    return folder
+
+
+def test_gold_scores_are_those_of_a_run_averaged_over_its_seeds(tmp_path):
+    run = evaluated(tmp_path / "run", {"de": 80.0, "sw": 50.0, "xx": 1.0}, {"sw": 60.0, "de": 70.0})
+    assert gold_scores(run) == gold_scores(run, "set/test") == {"de": 75.0, "sw": 55.0}
+    with pytest.raises(BadInput, match="no scores on"):
+        gold_scores(run, "set/tets")
+    with pytest.raises(BadInput, match="is not a run folder"):
+        gold_scores(tmp_path)
+    for number in (1, 2):
+        file = RunFolder(run / f"seed-{number}").results_file
+        write_json(file, {**read_json(file), "other/test": {}})
+    with pytest.raises(BadInput, match="It has set/test, other/test"):
+        gold_scores(run)

@@ -23,11 +23,13 @@ Out = Annotated[str | None, typer.Option("--out", "-o", help="Folder for the run
 def igap(
     models: Annotated[list[str], typer.Argument(help="Encoders, by folder or name.")],
     data: Annotated[str, typer.Option("--data", "-d", help="Parallel data: catalog name, or file with {lang}.")],
-    sources: Annotated[str, typer.Option("--source", help="Languages to train in, each by itself: en,de.")] = "en",
+    sources: Annotated[str, typer.Option("--source", help="Languages to train in, each alone: en,de or all.")] = "en",
     languages: Annotated[str, typer.Option("--languages", "-l", help="Targets: de,th,sw or all.")] = "all",
     methods: Annotated[str, typer.Option(help='finetune,gaussian,xtune or "ear:alpha=1;robust".')] = "finetune",
     split: Annotated[str, typer.Option(help="Part that is trained on and measured.")] = "dev",
-    held_out: Annotated[str | None, typer.Option(help="Part for scores, transfer gap and intralingual gap.")] = None,
+    held_out: Annotated[
+        str | None, typer.Option(help="Part, or file with {lang}, for scores, transfer gap and intralingual gap.")
+    ] = None,
     errors: Annotated[str, typer.Option(help="Training errors E′ as shares: 0.2,0.1,0.")] = "0",
     epsilon: Annotated[float, typer.Option(help="Width of a band of training errors.")] = 0.001,
     every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 10,
@@ -40,6 +42,9 @@ def igap(
     noise: Annotated[str, typer.Option(help="Shares of labels made random: 0,0.5,1.")] = "0",
     extra: Annotated[str | None, typer.Option(help="More training data, not measured (mnli, or a file).")] = None,
     limit: Annotated[int | None, typer.Option(help="Use at most so many items.")] = None,
+    whole: Annotated[
+        bool, typer.Option("--whole", help="Run everything at every checkpoint: costly; adds the best single one.")
+    ] = False,
     max_length: MaxLength = None,
     heat_maps: Annotated[Path | None, typer.Option(help="Folder for transfer matrices as .svg.")] = None,
     out: Annotated[
@@ -52,18 +57,29 @@ def igap(
 ) -> None:
     """Measure what is lost between languages once the source is learnt: IGAP, and the parts of the error."""
     from crosslift.data import load
+    from crosslift.data.parallel import require_share
     from crosslift.data.storage import check_folder, write_json
+    from crosslift.measure.ranking import heat_map, require_drawing, save_heat_map
     from crosslift.runs import igap as runs
     from crosslift.runs.progress import watch_screen
 
-    from_languages = names(sources) or ["en"]
-    if extra and len(from_languages) > 1:
+    from_languages = names(sources)
+    if extra and (from_languages is None or len(from_languages) > 1):
         raise BadInput("--extra is in one language; give one --source.")
     specs = methods.split(";" if ";" in methods or ":" in methods else ",")
+    ratios = list(dict.fromkeys(numbers(noise, "--noise")))
+    for ratio in ratios:
+        require_share(ratio)  # before the first of them is measured
+    if random_labels and any(ratios):
+        raise BadInput("Random labels are noise already; leave out --noise.")
     if heat_maps:
         check_folder(heat_maps, "--heat-maps")
-        if len(models) * len(specs) > 1:
-            raise BadInput("--heat-maps are of one model and one method.", "Call it once for each of them.")
+        require_drawing()
+        if len(models) * len(specs) * len(ratios) > 1:
+            raise BadInput(
+                "--heat-maps are of one model, one method and one share of noise.", "Call it once for each of them."
+            )
+    more = load(extra, language=from_languages[0], split="train") if extra and from_languages else None
     results = {
         ratio: runs.igap(
             models,
@@ -81,26 +97,25 @@ def igap(
             held_out=held_out,
             labels="random" if random_labels else "gold",
             noise=ratio,
-            extra=load(extra, language=from_languages[0], split="train") if extra else None,
+            extra=more,
             limit=limit,
+            whole=whole,
             out=out / "igap" if out else None,
             watch=watch_screen(quiet or as_json),
             **_lengths(max_length),
             **settings,
         )
-        for ratio in numbers(noise, "--noise")
+        for ratio in ratios
     }
-    if heat_maps:
-        from crosslift.measure.ranking import heat_map, save_heat_map
-
-        heat_maps.mkdir(parents=True, exist_ok=True)
-        for what in ("igap", "score", "gap") if held_out else ("igap",):
-            save_heat_map(heat_map(next(iter(results.values())).matrix(what)), heat_maps / f"{what}.svg")
     found = {f"{ratio:g}": result.to_dict() for ratio, result in results.items()}
     several = len(found) > 1
     files = [out / (f"igap-noise-{ratio}.json" if several else "igap.json") for ratio in found] if out else []
     for file, content in zip(files, found.values(), strict=False):
         write_json(file, content)
+    if heat_maps:
+        heat_maps.mkdir(parents=True, exist_ok=True)
+        for what in ("igap", "score", "gap") if held_out else ("igap",):
+            save_heat_map(heat_map(next(iter(results.values())).matrix(what)), heat_maps / f"{what}.svg")
     if as_json:
         show_json(found if several else next(iter(found.values())))
     else:
@@ -123,6 +138,10 @@ def rank(
     every: Annotated[int, typer.Option(help="Steps between checkpoints.")] = 5,
     candidates: Annotated[int, typer.Option(help="Checkpoints per seed, then stop.")] = 5,
     layer: Annotated[int | None, typer.Option(help="Layer of the cosine (default: 7 of 12).")] = None,
+    gold: Annotated[
+        Path | None, typer.Option(help="Evaluated run: how well is the order of its scores foretold?")
+    ] = None,
+    gold_data: Annotated[str | None, typer.Option(help="Which of its evaluations (sib200/test).")] = None,
     max_length: MaxLength = None,
     out: Out = None,
     quiet: Quiet = False,
@@ -133,9 +152,15 @@ def rank(
     from crosslift.runs import rank as runs
     from crosslift.runs.progress import watch_screen
 
+    if gold_data and not gold:
+        raise BadInput("--gold-data says which scores of a run are meant; name the run with --gold.")
+    scores = runs.gold_scores(gold, gold_data) if gold else {}
+    wanted = names(languages)
+    if gold and sum(language in scores and language != source for language in wanted or scores) < 2:
+        raise BadInput(f"{gold} has scores in {', '.join(scores)}; a ranking needs two of --languages or more.")
     found = runs.rank(
         model,
-        names(languages),
+        wanted,
         parallel=parallel,
         source=source,
         split=split,
@@ -153,9 +178,9 @@ def rank(
         **settings,
     )
     if as_json:
-        show_json(found.to_dict())
+        show_json({**found.to_dict(), **({"accuracy": found.accuracy(scores)} if gold else {})})
     else:
-        typer.echo(found.table())
+        typer.echo(found.table() + (f"\n\n{found.accuracy_table(scores)}" if gold else ""))
 
 
 def _lengths(max_length: int | None) -> dict[str, Any]:

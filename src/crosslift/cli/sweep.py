@@ -39,18 +39,16 @@ def sweep(
 ) -> None:
     """Train and score every run of a grid; what is done already is kept."""
     from crosslift.errors import CrossliftError, Unfinished
+    from crosslift.runs.sweep import planned
     from crosslift.runs.sweep import sweep as run_sweep
-    from crosslift.runs.sweep_grid import naming, plan, read_grid
 
     if dry:
-        content = read_grid(grid)
-        with naming(grid):
-            planned = plan(content)
+        _, _, found = planned(grid, out)
         if as_json:
-            show_json([one.to_dict() for one in planned])
+            show_json([one.to_dict() for one in found])
         else:
-            typer.echo("\n".join(one.name for one in planned))
-            typer.echo(f"{len(planned)} runs")
+            typer.echo("\n".join(one.name for one in found))
+            typer.echo(f"{len(found)} runs")
         return
     # Ray prints messages of its own.
     with Board(quiet or as_json) as board, redirect_stdout(sys.stderr):

@@ -76,6 +76,12 @@ def random_labels(sets: Mapping[str, Examples], seed: int) -> dict[str, Examples
     }
 
 
+def require_share(ratio: float) -> None:
+    """Refuse a share of noise that is none."""
+    if not 0 <= ratio <= 1:
+        raise BadInput(f"The noise ratio lies between 0 and 1, not at {ratio:g}.")
+
+
 def corrupt_labels(sets: Mapping[str, Examples], ratio: float, labels: Sequence[str], seed: int) -> dict[str, Examples]:
     """Replace labels by noise: each item, with probability `ratio`, gets a class drawn uniformly (maybe its own).
 
@@ -87,8 +93,7 @@ def corrupt_labels(sets: Mapping[str, Examples], ratio: float, labels: Sequence[
         labels: The classes.
         seed: Another seed, other items and labels.
     """
-    if not 0 <= ratio <= 1:
-        raise BadInput(f"The noise ratio lies between 0 and 1, not at {ratio:g}.")
+    require_share(ratio)
     if any(examples.kind != "classification" for examples in sets.values()):
         raise BadInput("Label noise is for classification.")
     draw = np.random.default_rng(seed)

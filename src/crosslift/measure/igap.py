@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
-from math import ceil
+from math import ceil, inf
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ def bands(errors: Iterable[float | Band], epsilon: float) -> tuple[Band, ...]:
     """Return one band per E′; a band that has its own ε stands as it is."""
     found = [error if isinstance(error, Band) else Band(float(error), float(epsilon)) for error in errors]
     for band in found:
-        if not 0 <= band.error <= 1 or not band.epsilon > 0:
+        if not 0 <= band.error <= 1 or not 0 < band.epsilon < inf:
             raise BadInput(f"E′ lies between 0 and 1 and ε above 0, not at {band.error:g} and {band.epsilon:g}.")
     if not found:
         raise BadInput("IGAP needs one E′ or more.")

@@ -139,6 +139,8 @@ class IgapResult:
         lines = [f"{self.about}: IGAP at training error {band.error:g} to {band.error + band.epsilon:g}, in points"]
         lines.append(text_table(grid))
         for name, errors in self.systems.items():
+            if errors.asked is None:
+                lines.append(f"{name}: {joint_igap(errors, band, self.candidates(band))} at the best single checkpoint")
             if not mean_igap(self.of(name, band)).defined:
                 ended = errors.final(errors.source, held_out=False)
                 reached = f"; its runs ended at {ended.mean / 100:.3f}" if ended else ""

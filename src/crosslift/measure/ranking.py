@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import combinations
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +48,16 @@ def tdr_accuracy(forecast: Mapping[str, float], gold: Mapping[str, float]) -> fl
 
 
 def rank_correlations(forecast: Mapping[str, float], gold: Mapping[str, float]) -> dict[str, float]:
-    """Return Spearman's ρ and Kendall's τ-b between a forecast and gold scores, over the languages of both."""
+    """Return Spearman's ρ and Kendall's τ-b between a forecast and gold scores, over the languages of both.
+
+    They are not a number where all languages tie.
+    """
     shared = [language for language in gold if language in forecast]
     if len(shared) < 2:
         raise BadInput("A ranking needs two languages or more.")
     x, y = ([scores[language] for language in shared] for scores in (forecast, gold))
+    if len(set(x)) == 1 or len(set(y)) == 1:
+        return {"spearman": nan, "kendall": nan}
     return {"spearman": float(stats.spearmanr(x, y).statistic), "kendall": float(stats.kendalltau(x, y).statistic)}
 
 
@@ -127,6 +134,14 @@ class Ranking:
             for kind in kinds
         }
 
+    def accuracy_table(self, gold: Mapping[str, float]) -> str:
+        """Return one line per forecast: how well it orders the languages of real scores."""
+        languages = sum(row.language in gold for row in self.rows)
+        grid = [[f"order of {languages} languages", "pairs right", "Spearman", "Kendall"]]
+        for kind, found in self.accuracy(gold).items():
+            grid.append([kind, f"{found['tdr']:.1f} %", f"{found['spearman']:.2f}", f"{found['kendall']:.2f}"])
+        return text_table(grid)
+
     def table(self) -> str:
         """Return one line per language, the best first."""
         grid = [["", "gap", "95 %", "place", "cosine"]]
@@ -143,10 +158,13 @@ class Ranking:
         return "\n".join([*head, text_table(grid), *filter(None, tail)])
 
     def verdict(self) -> str:
-        """Return which languages surely (95 %) lie in the worse and in the better half; empty if none does."""
-        half = len(self.rows) / 2
-        worse = [row.language for row in self.rows if row.first > half]
-        better = [row.language for row in self.rows if row.last <= half]
+        """Return which languages surely (95 %) lie in the worse and in the better half; empty if none does.
+
+        Of an odd number of languages the middle one lies in neither, and so does a single one.
+        """
+        middle = (len(self.rows) + 1) / 2
+        worse = [row.language for row in self.rows if row.first > middle]
+        better = [row.language for row in self.rows if row.last < middle]
         said = [("transfer will hurt most in", worse), ("least in", better)]
         return "; ".join(f"{words} {', '.join(languages)}" for words, languages in said if languages)
 
@@ -233,15 +251,20 @@ def heat_map(matrix: Matrix, title: str = "") -> dict[str, Any]:
     }
 
 
+def require_drawing() -> None:
+    """Refuse pictures where what draws them is missing."""
+    if find_spec("vl_convert") is None:
+        raise MissingExtra("vl-convert-python", "report")
+
+
 def save_heat_map(chart: Mapping[str, Any], file: Path) -> None:
     """Write a chart as .svg, .png or .json (Vega-Lite)."""
     if file.suffix == ".json":
         file.write_text(json.dumps(chart, ensure_ascii=False), encoding="utf-8")
         return
-    try:
-        import vl_convert
-    except ImportError:
-        raise MissingExtra("vl-convert-python", "report") from None
+    require_drawing()
+    import vl_convert
+
     if file.suffix == ".svg":
         file.write_text(vl_convert.vegalite_to_svg(dict(chart)), encoding="utf-8")
     elif file.suffix == ".png":

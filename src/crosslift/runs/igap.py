@@ -13,14 +13,13 @@ import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crosslift.data import catalog
 from crosslift.data.examples import Examples, concatenate
-from crosslift.data.parallel import corrupt_labels, random_labels
+from crosslift.data.parallel import corrupt_labels, random_labels, require_share
 from crosslift.data.storage import check_folder, read_json, write_json
 from crosslift.errors import BadInput, Unfinished, nearest
 from crosslift.measure.igap import Errors, bands, joined
@@ -52,7 +51,7 @@ def igap(
     models: str | Path | Sequence[str | Path],
     data: str | Path | Mapping[str, Examples],
     *,
-    sources: str | Sequence[str] = "en",
+    sources: str | Sequence[str] | None = "en",
     targets: Sequence[str] | None = None,
     methods: str | Sequence[str] = "finetune",
     seeds: Sequence[int] = (1, 2, 3),
@@ -78,7 +77,7 @@ def igap(
     Args:
         models: Encoders by folder, embedded name or hub id.
         data: Parallel data: catalog name, file with `{lang}`, or language -> examples.
-        sources: Languages to train in, each by itself.
+        sources: Languages to train in, each by itself; `None`: all that are measured.
         targets: Default: all other languages of the data.
         methods: Names of methods or of `robust`'s variants, with settings as in `ear:alpha=1,beta=0`.
         seeds: One run each, per learning rate.
@@ -89,7 +88,8 @@ def igap(
         candidates: Look at so many checkpoints per run and band, the first ones, and no further (without held-out data
             a run then stops); `None`: at all of them, as in the paper.
         split: Part of the data whose items are trained on and measured.
-        held_out: Part (or examples) for scores, transfer gap and intralingual gap at the end of each run.
+        held_out: Part, file with `{lang}` or examples for scores, transfer gap and intralingual gap at the end of
+            each run.
         labels: `gold`, or `random`: a fair coin per item, drawn anew for each seed; the data then needs none.
         noise: Share of items whose gold label is replaced by a random one.
         extra: More training rows in the source language, which are not measured.
@@ -103,10 +103,14 @@ def igap(
     watch = watch or Silent()
     if labels not in ("gold", "random"):
         raise BadInput(f'Labels are gold or random, not "{labels}".{nearest(labels, ("gold", "random"))}')
-    names = [models] if isinstance(models, (str, Path)) else list(models)
-    from_languages = [sources] if isinstance(sources, str) else list(sources)
-    specs = [methods] if isinstance(methods, str) else list(methods)
+    targets = [targets] if isinstance(targets, str) else targets
+    # What is named twice is run and counted once.
+    names = list(dict.fromkeys([str(models)] if isinstance(models, (str, Path)) else map(str, models)))
+    from_languages = list(dict.fromkeys([sources] if isinstance(sources, str) else sources or ()))
+    specs = list(dict.fromkeys(spec.strip() for spec in ([methods] if isinstance(methods, str) else methods)))
     seeds = list(dict.fromkeys(seeds))
+    if not seeds:
+        raise BadInput("IGAP needs one seed or more.", "Write them as 1,2,3 or 1-5.")
     for spec in specs:
         _method(spec)
     for option, value in (("every", every), ("candidates", candidates), ("limit", limit)):
@@ -116,10 +120,18 @@ def igap(
         check_folder(out, "--out")
     if extra is not None and labels == "random":
         raise BadInput("Extra training rows have labels of their own; random labels go without them.")
+    if extra is not None and len(from_languages) != 1:
+        raise BadInput("Extra training rows are in one language; give one source.")
+    if held_out is not None and labels == "random":
+        raise BadInput("Nobody can foretell random labels of held-out data; leave out --held-out.")
+    if noise and labels == "random":
+        raise BadInput("Random labels are noise already; leave out --noise.")
+    require_share(noise)
     asked = bands(errors, epsilon)
     reading = dict(reading or {})
     wanted = None if targets is None else list(dict.fromkeys([*from_languages, *targets]))
     sets = parallel_sets(data, wanted, split, limit, reading, labelled=labels == "gold", watch=watch)
+    from_languages = from_languages or list(sets)
     for source in from_languages:
         if source not in sets:
             raise BadInput(f'The data has no "{source}".{nearest(source, sets)}', f"There is {', '.join(sets)}.")
@@ -128,20 +140,26 @@ def igap(
     kind = "classification" if labels == "random" else next(iter(sets.values())).kind
     if kind not in ("classification", "tagging"):
         raise BadInput(f"IGAP is for classification and tagging, not for {kind} data.", "Or use random labels.")
+    if noise and kind != "classification":
+        raise BadInput("Label noise is for classification.")
     given, execution_given, task_given = sort_settings([Training, Execution, TASKS[kind]], settings)
     if "learning_rate" in given:
         if rates:
             raise BadInput("Give either rates, or learning_rate for a single one.")
         rates = [float(given["learning_rate"])]
+    # Of all models before the first is trained: what is wrong with the last must not show hours later.
+    ways = {
+        model: [Training(**{**given, "learning_rate": float(x)}) for x in dict.fromkeys(rates or default_rates(model))]
+        for model in names
+    }
     parts: list[tuple[_System, Errors]] = []
     spent = Passes()
     accelerator = make_accelerator(Execution(**execution_given))
     for model in names:
         task = _task(model, sets, labels, task_given)
         measured = _Tokenised(model, task, sets, apart, labels)
-        for spec, source, seed, rate in product(specs, from_languages, seeds, rates or default_rates(model)):
-            system = _System(str(model), spec, source)
-            optimisation = Training(**{**given, "learning_rate": float(rate)})
+        for spec, source, seed, optimisation in product(specs, from_languages, seeds, ways[model]):
+            system = _System(model, spec, source)
             run = _Run(
                 system, measured, optimisation, Execution(**execution_given), asked, seed, every, candidates, noise,
                 extra, whole,
@@ -152,7 +170,7 @@ def igap(
     systems = {system: [found for other, found in parts if other == system] for system, _ in parts}
     shown = _names(list(systems))
     merged = {shown[system]: replace(joined(found), system=shown[system]) for system, found in systems.items()}
-    about = f"{_data_name(sets)}, {len(next(iter(sets.values()))):,} items, {labels} labels"
+    about = f"{_data_name(data, sets)}, {len(next(iter(sets.values()))):,} items, {labels} labels"
     about += f", noise {noise:g}" if noise else ""
     return IgapResult(merged, asked, about, spent.texts, spent.calls)
 
@@ -209,6 +227,7 @@ class _Tokenised:
     ) -> None:
         self.model, self.task, self.labels = model, task, labels
         self.tokenizer = load_tokenizer(model)
+        self.weights = _weights(str(model))
         self.sets = dict(sets) if labels == "gold" else random_labels(sets, 0)
         self.parallel = {language: Measured(x, task, self.tokenizer) for language, x in self.sets.items()}
         self.held_out = {language: Measured(x, task, self.tokenizer) for language, x in held_out.items()}
@@ -249,7 +268,7 @@ class _Run:
         """Return all that decides the outcome."""
         return {
             **asdict(self.system),
-            "weights": _weights(self.system.model),
+            "weights": self.data.weights,
             "seed": self.seed,
             "optimisation": asdict(self.optimisation),
             "asked": [list(band) for band in self.asked],
@@ -357,7 +376,6 @@ def _method(spec: str) -> tuple[Any, object]:
     return cls, settings(**given)
 
 
-@cache
 def _weights(model: str) -> str:
     """Return a digest of a model's weights, so that results of other weights are never taken for its own."""
     where = Path(locate(model))
@@ -370,7 +388,7 @@ def _weights(model: str) -> str:
 
 def _task(model: str | Path, sets: Mapping[str, Examples], labels: str, given: Mapping[str, Any]) -> Task:
     some = next(iter(sets.values()))
-    most = _longest(str(model))
+    most = int(load_tokenizer(model).model_max_length)
     options = {"max_length": min(128, most), **given}
     if labels == "random":
         return task_for(replace(some, kind="classification", spans=None, labels=None), ("0", "1"), **options)
@@ -378,10 +396,7 @@ def _task(model: str | Path, sets: Mapping[str, Examples], labels: str, given: M
     return task_for(some, known or None, **options)
 
 
-@cache
-def _longest(model: str) -> int:
-    return int(load_tokenizer(model).model_max_length)
-
-
-def _data_name(sets: Mapping[str, Examples]) -> str:
+def _data_name(data: object, sets: Mapping[str, Examples]) -> str:
+    if isinstance(data, str | Path) and "{lang}" in str(data):
+        return Path(data).name
     return next(iter(sets.values())).name or "given data"

@@ -60,14 +60,22 @@ def held_out_sets(
     languages: Sequence[str],
     reading: Mapping[str, object],
 ) -> dict[str, Examples]:
-    """Load the held-out data of some languages: a part of the same data, or what was given."""
+    """Load the held-out data of some languages: a part of the same data, files of its own, or what was given."""
     if held_out is None:
         return {}
     if isinstance(held_out, Mapping):
         return {language: held_out[language] for language in languages if language in held_out}
     if isinstance(data, Mapping):
         raise BadInput("Held-out data of given examples must be given as examples, too.")
+    own = "{lang}" in held_out or bool(Path(held_out).suffix)
+    name, part = (held_out, None) if own else (str(data), held_out)
+    # A file is taken whole: its part would be the training items once more.
+    if part is not None and ("{lang}" in name or Path(name).is_file()):
+        raise BadInput(
+            f'{name} is taken whole; it has no part "{part}".',
+            "Name held-out files, as in --held-out test.{lang}.tsv.",
+        )
     return {
-        language: load(str(data).replace("{lang}", language), language=language, split=held_out, **reading)  # type: ignore[arg-type]
+        language: load(name.replace("{lang}", language), language=language, split=part, **reading)  # type: ignore[arg-type]
         for language in languages
     }

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, cast
 
 from crosslift.data.examples import Examples
-from crosslift.errors import BadInput
+from crosslift.data.storage import Json
+from crosslift.errors import BadInput, nearest
 from crosslift.measure.igap import Errors, gap_resamples, igaps
 from crosslift.measure.ranking import Ranking, best_layer, forecasts, similarities
 from crosslift.measure.retrieval import sentence_vectors
 from crosslift.models.load import load_config, load_encoder, load_tokenizer
+from crosslift.runs.folder import find_runs
 from crosslift.runs.igap import igap
 from crosslift.runs.igap_data import parallel_sets
 from crosslift.runs.progress import Silent, Watch
@@ -61,6 +64,8 @@ def rank(
     watch = watch or Silent()
     if sentences < 1:
         raise BadInput(f"--sentences must be at least 1, not {sentences}.")
+    if isinstance(languages, str):
+        languages = None if languages == "all" else [languages]
     wanted = None if languages is None else [source, *(x for x in languages if x != source)]
     sets = parallel_sets(parallel, wanted, split, sentences, reading, labelled=False, watch=watch)
     if source not in sets:
@@ -87,6 +92,32 @@ def rank(
     about = f"random labels on {errors.items} sentences, {len(errors.seeds)} seeds, training error below "
     about += f"{error + epsilon:g}"
     return Ranking(Path(model).name, source, about, rows, some.used, layers)
+
+
+def gold_scores(run: str | Path, data: str | None = None) -> dict[str, float]:
+    """Return language -> main score of a run, mean over its seeds: what a ranking should have foretold.
+
+    Args:
+        run: Folder of a run, or of its seeds, that was evaluated.
+        data: Which evaluated data ("sib200/test"); default: the only one there is.
+    """
+    found = [folder.results() for folder in find_runs(run)]
+    if not found:
+        raise BadInput(f"{run} is not a run folder.")
+    names = [name for name in found[0] if all(name in results for results in found)]
+    if not names:
+        raise BadInput(f"{run} has no scores.", "Run crosslift evaluate on it first.")
+    if data is None and len(names) > 1:
+        raise BadInput(f"Which scores of {run} are meant? It has {', '.join(names)}.", "Name them with --gold-data.")
+    if data is not None and data not in names:
+        raise BadInput(f'{run} has no scores on "{data}".{nearest(data, names)}', f"It has {', '.join(names)}.")
+    kept = [cast("dict[str, dict[str, dict[str, Json]]]", results[data or names[0]]) for results in found]
+    shared = [language for language in kept[0] if all(language in results for results in kept)]
+
+    def main(scores: Mapping[str, Json]) -> float:
+        return float(cast("float", next(iter(scores.values()))["value"]))
+
+    return {language: fmean(main(results[language]["scores"]) for results in kept) for language in shared}
 
 
 def _similarities(

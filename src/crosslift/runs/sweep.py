@@ -164,19 +164,18 @@ def sweep(
     """
     if engine not in ENGINES:
         raise BadInput(f'There is no engine "{engine}".{nearest(engine, ENGINES)}', "It is local, ray or here.")
-    if engine == "local" and address:
+    if engine != "ray" and address:
         raise BadInput("--address is for --engine ray.")
+    if engine == "here" and (gpus is not None or (workers or 1) > 1):
+        raise BadInput("--engine here has one worker, this process; --workers and --gpus are for the others.")
+    if gpus is not None and (gpus < 0 or (gpus > 1 and gpus % 1)):
+        raise BadInput(f"--gpus is a share of one GPU or a whole number, not {gpus:g}.")
     if cores < 1 or retries < 0 or (workers is not None and workers < 1):
         raise BadInput("--cores and --workers are at least 1, --retries at least 0.")
     if minutes is not None and minutes < 0:
         raise BadInput(f"--minutes is 0 or more, not {minutes:g}.")
-    content = read_grid(grid) if isinstance(grid, (str, Path)) else grid
-    stem = Path(grid).stem if isinstance(grid, (str, Path)) else "sweep"
-    # Absolute, because workers of a cluster start elsewhere.
-    folder = Path(str(out or content.get("out") or Path("runs") / stem)).absolute()
-    check_folder(folder, "--out")
-    with naming(grid) if isinstance(grid, (str, Path)) else nullcontext():
-        runs = [Progress(planned) for planned in plan(content, groups(folder), folder)]
+    content, folder, found = planned(grid, out)
+    runs = [Progress(one) for one in found]
     for run in runs:
         _adopt(folder, run, "kept")
     (folder / SCRATCH).mkdir(parents=True, exist_ok=True)
@@ -197,6 +196,19 @@ def sweep(
     return done
 
 
+def planned(
+    grid: str | Path | Mapping[str, object], out: str | Path | None = None
+) -> tuple[Mapping[str, object], Path, list[Planned]]:
+    """Read and check a grid; return it, the folder of its sweep, and its runs by the names that they have there."""
+    content = read_grid(grid) if isinstance(grid, (str, Path)) else grid
+    stem = Path(grid).stem if isinstance(grid, (str, Path)) else "sweep"
+    # Absolute, because workers of a cluster start elsewhere.
+    folder = Path(str(out or content.get("out") or Path("runs") / stem)).absolute()
+    check_folder(folder, "--out")
+    with naming(grid) if isinstance(grid, (str, Path)) else nullcontext():
+        return content, folder, plan(content, groups(folder), folder)
+
+
 def _perform(done: Sweep, crew: Engine, retries: int, end: float, show: Callable[[Sequence[Progress]], None]) -> None:
     by_name = {run.planned.name: run for run in done.runs}
     waiting = deque(run for run in done.runs if run.state == "waiting")
@@ -213,7 +225,9 @@ def _perform(done: Sweep, crew: Engine, retries: int, end: float, show: Callable
             busy -= 1
             run = by_name[planned.name]
             run.error = cast("str | None", reply["error"])
-            if run.error is None and complete(done.path, planned):
+            if run.error is None and not complete(done.path, planned):
+                run.error = f"its worker calls it done, but {done.path / planned.name} does not hold all of it"
+            if run.error is None:
                 _adopt(done.path, run, "done")
             elif reply["again"] and run.attempts <= retries:
                 run.state = "waiting"

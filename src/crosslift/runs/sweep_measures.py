@@ -40,7 +40,7 @@ def measure_igap(
     source: str = "en",
     targets: Sequence[str] | None = None,
     tuning: str = "finetune",
-    errors: Sequence[float | Sequence[float]] = (0.0,),
+    errors: float | Sequence[float | Sequence[float]] = (0.0,),
     epsilon: float = 0.001,
     every: int = 10,
     candidates: int | None = 10,
@@ -64,9 +64,14 @@ def measure_igap(
     from crosslift.measure.igap import Band, igaps
     from crosslift.runs.igap import igap
 
+    errors = [errors] if isinstance(errors, int | float) else errors  # one of an axis of the grid
+    asked = [(band, epsilon) if isinstance(band, int | float) else tuple(band) for band in errors]
+    for error, _ in asked:
+        if [other for other, _ in asked].count(error) > 1:
+            raise BadInput(f"errors has two bands at E′ = {error:g}; results are named by E′ alone.")
     folder = _start("igap", locals())
     given: dict[str, Any] = {"epochs": epochs, "learning_rate": learning_rate, "max_tokens": max_tokens}
-    bands = [band if isinstance(band, int | float) else Band(*band) for band in errors]
+    bands = [Band(*band) for band in asked]
     more = load(extra, language=source, split="train") if extra else None
     if more is not None and extra_limit:
         more = more.take(extra_limit)
@@ -114,6 +119,7 @@ def measure_similarities(
     from crosslift.runs.igap_data import parallel_sets
 
     folder = _start("similarities", locals())
+    targets = [targets] if isinstance(targets, str) else targets
     wanted = None if targets is None else list(dict.fromkeys([source, *targets]))
     sets = parallel_sets(data, wanted, split, limit, labelled=False, watch=watch)
     encoder, tokenizer = _placed(load_encoder(model)), load_tokenizer(model)
