@@ -140,6 +140,17 @@ def test_lists_for_people(here, capsys):
     assert "No runs here" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("gain", "said"), [(None, "crashes on this CPU"), (0.8, "0.8 times as fast"), (2.7, "--precision bf16")]
+)
+def test_env_says_whether_bf16_is_worth_it_on_this_cpu(gain, said, capsys, monkeypatch):
+    monkeypatch.setattr("crosslift.runs.machine.cpu_bf16_gain", lambda: gain)
+    assert run(["env"]) == 0
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("bf16"))
+    assert said in line
+    assert ("--precision" in line) == (gain == 2.7)
+
+
 def test_the_plan_is_said_before_the_run(here, capsys, tmp_path):
     assert run([*fit_command(here, "train.tsv")[:-8], *QUICK, "--out", str(tmp_path / "run")]) == 0
     said = capsys.readouterr()

@@ -23,6 +23,17 @@ def test_a_cpu_that_dies_on_bf16_is_never_asked_to_do_it(monkeypatch):
     assert "--precision fp32" in caught.value.remedy
 
 
+def test_the_gain_of_bf16_is_measured_where_it_can_be_and_a_crash_is_no_error_of_ours(monkeypatch):
+    machine.cpu_bf16_gain.cache_clear()
+    gain = machine.cpu_bf16_gain()
+    assert gain is None or gain > 0
+    machine.cpu_bf16_gain.cache_clear()
+    monkeypatch.setattr(machine, "_PRODUCT", "import os, signal; os.kill(os.getpid(), signal.SIGILL)")
+    assert machine.cpu_bf16_gain() is None
+    assert not machine.cpu_bf16_works()
+    machine.cpu_bf16_gain.cache_clear()
+
+
 @pytest.mark.parametrize(("able", "auto"), [(True, "bf16"), (False, "fp32")])
 def test_a_gpu_uses_bf16_where_it_has_it(monkeypatch, able, auto):
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: able)

@@ -192,7 +192,8 @@ class Scorer:
         for language in languages or self.languages:
             texts = examples(self.data, language, self.limit)
             rows = encoded(self.data, language, self.limit, vocabulary_of, task)
-            predictions = task.decode(run_model(model, task, rows, pad_id), rows, texts)
+            outputs = run_model(model, task, rows, pad_id, precision=self.arguments.precision)
+            predictions = task.decode(outputs, rows, texts)
             main = next(iter(task.metrics(texts, predictions).values()))
             row["metric"], scores[language] = main.name, round(main.value, 2)
             arrays[language], ids[language] = main.stats.astype(np.float32), np.array(texts.ids)
@@ -368,7 +369,11 @@ def main() -> None:
     parser.add_argument("--no-alignment", action="store_true", help="leave out the distances on NTREX")
     parser.add_argument("--limit", type=int, help="at most so many test examples per language")
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--precision", default="auto", help="of training; bf16 saves time on a CPU with AMX too")
+    parser.add_argument(
+        "--precision",
+        default="auto",
+        help="of training and scoring; `crosslift env` says whether bf16 saves time on a CPU",
+    )
     parser.add_argument("--minutes", type=float, help="start nothing further after so many minutes")
     parser.add_argument("--scratch", default="runs/plug-table")
     parser.add_argument("--out", type=Path, required=True)

@@ -9,9 +9,10 @@ def env(as_json: Json = False) -> None:
     """Show versions, extras and the machine."""
     from crosslift import __version__
     from crosslift.models.load import embedded_names
-    from crosslift.runs.machine import describe
+    from crosslift.runs.machine import cpu_bf16_gain, describe
 
-    facts = {"crosslift": __version__, **describe(), "embedded": embedded_names()}
+    gain = cpu_bf16_gain()
+    facts = {"crosslift": __version__, **describe(), "cpu_bf16_gain": gain, "embedded": embedded_names()}
     if as_json:
         show_json(facts)
         return
@@ -20,9 +21,19 @@ def env(as_json: Json = False) -> None:
             for extra, there in facts["extras"].items():  # type: ignore[attr-defined]
                 state = "installed" if there else f'missing: pip install "crosslift[{extra}]"'
                 typer.echo(f"  extra {extra:<10} {state}")
+        elif name == "cpu_bf16_gain":
+            typer.echo(f"{'bf16':<12} {_bf16(gain)}")
         elif isinstance(value, dict):
             typer.echo(f"{name:<12} " + ", ".join(f"{k} {v}" for k, v in value.items()))
         elif isinstance(value, list):
             typer.echo(f"{name:<12} {', '.join(map(str, value)) or 'none'}")
         else:
             typer.echo(f"{name:<12} {value}")
+
+
+def _bf16(gain: float | None) -> str:
+    if gain is None:
+        return "crashes on this CPU (illegal instruction): stay with fp32, the default"
+    if gain < 1.2:
+        return f"{gain} times as fast as fp32 on this CPU: no use"
+    return f"{gain} times as fast as fp32 in a matrix product on this CPU: --precision bf16"

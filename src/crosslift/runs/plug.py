@@ -39,7 +39,7 @@ from crosslift.models.load import (
 from crosslift.models.reassembled import native_obstacle
 from crosslift.runs.config_file import read_arguments
 from crosslift.runs.folder import RunFolder
-from crosslift.runs.machine import describe
+from crosslift.runs.machine import describe, precision_for
 from crosslift.runs.plug_work import HeldOutText, Translations, plug_work
 from crosslift.runs.progress import Lines, Silent, Watch
 from crosslift.runs.settings import Execution, Optimisation, sort_settings
@@ -230,7 +230,8 @@ def _train(
         str(config["multi"]), str(config["mono"]), points.encoder, points.connector, points.plug,
         mono.config.model_type, mono.config.hidden_size, len(layers_of(mono)), setting,
     )  # fmt: skip
-    frozen = torch.bfloat16 if device.type == "cuda" and execution.precision != "fp32" else torch.float32
+    rounded = precision_for(execution.precision, device.type == "cpu") == "bf16"
+    frozen = torch.bfloat16 if rounded else torch.float32
     module = Adaptation(multi, mono, points, own, frozen)
     module.move(device)
     work, held_out_rows = plug_work(
