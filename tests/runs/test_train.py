@@ -267,20 +267,27 @@ def test_other_data_in_the_same_folder_is_refused(encoder, tmp_path):
         xl.fit("finetune", model=encoder, data=data, dev=dev, out=tmp_path / "run", **STEPS)
 
 
-def test_a_loss_that_is_not_finite_stops_the_run(encoder, tmp_path):
-    class Broken:
-        steps = 3
+class BreaksAt:
+    """Three steps of work, whose loss is no number from one of them on."""
 
-        def batches(self, step, rank, world):
-            yield {"x": torch.ones(1)}, 1.0
+    steps = 3
 
-        def loss(self, model, batch):
-            return {"ce": model.weight.sum() * float("nan")}
+    def __init__(self, broken):
+        self.broken, self.step = broken, 0
 
-    model = torch.nn.Linear(2, 2)
-    with pytest.raises(BrokenRun, match="not finite at step 1"):
-        folder = RunFolder.start(tmp_path / "run", {"method": "broken"})
-        train(model, Broken(), folder, Optimisation(), Execution(), seed=1)
+    def batches(self, step, rank, world):
+        self.step = step + 1
+        yield {"x": torch.ones(1)}, 1.0
+
+    def loss(self, model, batch):
+        return {"ce": model.weight.sum() * (float("nan") if self.step >= self.broken else 1.0)}
+
+
+@pytest.mark.parametrize("step", [1, 3])  # 3: the last one, long before a line of metrics would be due
+def test_a_loss_that_is_not_finite_stops_the_run(step, tmp_path):
+    folder = RunFolder.start(tmp_path / "run", {"method": "broken"})
+    with pytest.raises(BrokenRun, match=f"not finite at step {step}"):
+        train(torch.nn.Linear(2, 2), BreaksAt(step), folder, Optimisation(), Execution(), seed=1)
 
 
 def test_several_seeds_make_a_group_whose_average_is_a_model(encoder, tmp_path):

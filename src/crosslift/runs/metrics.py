@@ -40,10 +40,10 @@ def require_finite(step: int, terms: Mapping[str, float | Tensor], norm: float |
 
 
 class MetricsLog:
-    """metrics.jsonl: means over `every` steps, fetched from the device once per line."""
+    """metrics.jsonl: means over `every` steps, fetched from the device once per line; the first and `last` have one."""
 
-    def __init__(self, folder: RunFolder, start: int, every: int, writes: bool) -> None:
-        self.folder, self.every, self.writes = folder, every, writes
+    def __init__(self, folder: RunFolder, start: int, last: int, every: int, writes: bool) -> None:
+        self.folder, self.last, self.every, self.writes = folder, last, every, writes
         self.waiting: list[tuple[dict[str, Tensor], Tensor]] = []
         self.newest: dict[str, float] = {}
         self.since = time.monotonic()
@@ -54,7 +54,7 @@ class MetricsLog:
     def add(self, step: int, terms: dict[str, Tensor], norm: Tensor, rate: float) -> str:
         """Take in one step; return a note for the screen when a line was due."""
         self.waiting.append((terms, norm))
-        if step % self.every and step != 1:
+        if step % self.every and step not in (1, self.last):
             return ""
         names = sorted({name for seen, _ in self.waiting for name in seen})
         count = len(self.waiting)

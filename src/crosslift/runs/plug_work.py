@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -26,7 +25,7 @@ from crosslift.errors import BadInput
 from crosslift.methods.plug import Adaptation, Batch, Settings, hidden_loss, pooled, relative_distance
 from crosslift.runs.progress import Watch
 from crosslift.runs.settings import Execution, Optimisation
-from crosslift.runs.timed_work import TimeIsUp
+from crosslift.runs.timed_work import TimeIsUp, time_is_up
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -103,7 +102,7 @@ class PlugWork:
 
     Attributes:
         at: Steps drawn so far.
-        tokens: Tokens drawn so far, padding included.
+        tokens: Tokens drawn since the run was begun or taken up again, padding included.
         deadline: When to stop, by `time.monotonic`.
     """
 
@@ -145,7 +144,7 @@ class PlugWork:
         Raises:
             TimeIsUp: The deadline is past.
         """
-        if time.monotonic() > self.deadline:
+        if time_is_up(self.deadline, world, self.device):
             raise TimeIsUp
         parts = self.rows_of(step)
         units = [len(rows.labels) if self.settings.hmlm else rows.count for rows in parts]

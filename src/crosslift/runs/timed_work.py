@@ -23,6 +23,16 @@ class TimeIsUp(Exception):
     """Ends the loop; the weights are where they are."""
 
 
+def time_is_up(deadline: float, world: int, device: torch.device) -> bool:
+    """Whether the deadline is past; of several processes, which must end together, the first one's clock decides."""
+    over = time.monotonic() > deadline
+    if world > 1 and deadline < float("inf"):
+        said = torch.tensor(float(over), device=device)
+        torch.distributed.broadcast(said, src=0)
+        over = bool(said)
+    return over
+
+
 class Timed(Work, Protocol):
     """Work that may end with `TimeIsUp`, and knows where it is."""
 
@@ -84,7 +94,7 @@ class TimedWork(PretrainWork):
 
     def batches(self, step: int, rank: int, world: int) -> Iterator[tuple[Batch, float]]:
         """Return the batches of a step, or raise `TimeIsUp`."""
-        if time.monotonic() > self.deadline:
+        if time_is_up(self.deadline, world, self.device):
             raise TimeIsUp
         if step in (_PACE_FROM, _PACE_TO):
             if self.device.type == "cuda":

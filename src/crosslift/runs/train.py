@@ -130,7 +130,7 @@ def train(
     if tracked:
         accelerator.project_configuration.logging_dir = str(folder.path)
         accelerator.init_trackers(folder.path.name)
-    log = MetricsLog(folder, start, execution.log_every, accelerator.is_main_process)
+    log = MetricsLog(folder, start, steps, execution.log_every, accelerator.is_main_process)
     began = last_save = time.monotonic()
     save_cost = 0.0
     watch.start(label, steps, start)
