@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from crosslift.data import word_pieces as pieces_module
 from crosslift.data.hmlm import Frame, hmlm_rows
@@ -124,6 +124,27 @@ def test_every_masked_piece_has_one_mask_and_its_label_is_monolingual():
     assert not set(found.labels.tolist()) & set(MONO.all_special_ids)
 
 
+@pytest.mark.parametrize(
+    ("multi", "mono"),
+    [(MULTI, MONO), (wordpiece_tokenizer(), MONO), (MONO, wordpiece_tokenizer())],
+    ids=["unigram", "wordpiece", "byte level"],
+)
+def test_a_mask_that_stands_in_the_text_is_text(multi, mono):
+    marks = " ".join(x for t in (multi, mono) for x in t.all_special_tokens)
+    text = f"the quick{multi.mask_token}fox {mono.mask_token} the dog{multi.pad_token} {marks}"
+    for seed in range(10):
+        found = rows([text], rate=0.3, seed=seed, multi=multi, mono=mono, mono_length=400)
+        masks = (found.ids.flatten() == multi.mask_token_id).nonzero().squeeze(1)
+        assert masks.tolist() == found.places.tolist()
+        assert (found.mono_ids == mono.mask_token_id).sum() == len(found.labels)
+        ids, mono_ids = (
+            side[mask.bool()].tolist() for side, mask in ((found.ids, found.mask), (found.mono_ids, found.mono_mask))
+        )
+        assert ids.count(multi.cls_token_id) == ids.count(multi.sep_token_id) == 1
+        assert mono_ids.count(mono.cls_token_id) == mono_ids.count(mono.sep_token_id) == 1
+        assert multi.pad_token_id not in ids and mono.pad_token_id not in mono_ids
+
+
 def test_no_word_mark_appears_inside_a_word():
     for seed in range(30):
         found = rows(["transferability unbelievable"], rate=0.4, seed=seed)
@@ -234,6 +255,16 @@ def test_wordpiece_goes_on_inside_a_word_with_continuations():
     (ids,) = encode_within([("g", ", dog")], backend)
     assert ids == backend.encode(", dog", add_special_tokens=False).ids
     assert whole.ids
+
+
+def test_ideographs_inside_a_word_are_words_for_wordpiece():
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "b", "##a", "##b", "猫", "##猫"]
+    backend = Tokenizer(models.WordPiece({piece: n for n, piece in enumerate(pieces)}, unk_token="[UNK]"))
+    backend.normalizer, backend.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
+    for before, text in [("a", "猫"), ("猫", "ab"), ("a", "b猫a"), ("猫", "猫猫a"), ("a", "bba")]:
+        (ids,) = encode_within([(before, text)], backend)
+        whole = backend.encode(before + text).ids
+        assert ids == whole[len(backend.encode(before).ids) :]
 
 
 def test_wordpiece_masks_and_joins_back():

@@ -108,6 +108,14 @@ def test_hmlm_is_the_mean_cross_entropy_of_the_whole_models_scores():
     assert module(given)["hmlm"].item() == pytest.approx(expected.item(), abs=1e-5)
 
 
+def test_masked_places_alone_are_projected_to_the_vocabulary():
+    module = adaptation(align=1.0)
+    seen = []
+    module._frozen[3].lm_head.register_forward_hook(lambda head, given, scores: seen.append(scores.shape))
+    module(batch())
+    assert seen == [(3, module._frozen[3].config.vocab_size)]
+
+
 @pytest.mark.parametrize("layer", [0, 1, 3, 4])
 def test_the_target_is_what_the_monolingual_model_has_at_the_plug_layer(layer):
     module = adaptation((2, 2, layer), align=1.0)

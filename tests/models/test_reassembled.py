@@ -131,8 +131,16 @@ def test_models_of_other_widths_and_families_are_joined_by_a_projection(multi):
     assert all(p.grad is not None for p in connector.parameters() if p.requires_grad)
 
 
-def test_padding_changes_nothing():
-    below, task = encoder("xlm-roberta"), task_model("roberta")
+def test_a_projection_begins_alike_whatever_was_drawn_before():
+    below = encoder("xlm-roberta")
+    one = Connector(below, 2, 2, 48)
+    torch.rand(3)
+    assert torch.equal(one.project.weight, Connector(below, 2, 2, 48).project.weight)
+
+
+@pytest.mark.parametrize("mono", ["roberta", "bert", "gemma3"])
+def test_padding_changes_nothing(mono):
+    below, task = encoder("xlm-roberta"), task_model(mono)
     whole = Reassembled(below, shaken(Connector(below, 2, 2, 32)), task, 2).eval()
     inputs = batch("xlm-roberta")
     with torch.no_grad():

@@ -2,6 +2,10 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -307,6 +311,26 @@ def test_recorded_steps_train_the_connector_that_plain_ones_do(options, home, tm
         assert bool(counts) is (graphs is None)
     for name, value in found[0].items():
         torch.testing.assert_close(found[1][name].float(), value.float(), rtol=2e-3, atol=1e-3)
+
+
+@pytest.mark.slow
+def test_two_processes_equal_one(home, tmp_path):
+    pairs = tmp_path / "pairs.txt"
+    pairs.write_text(f"de\t{TEXTS[0]}\t{TEXTS[3]}\nfr\t{TEXTS[1]}\t{TEXTS[4]}\n")
+    given = {"multi": str(home / "multi"), "mono": str(home / "mono"), "text": [str(home / "en.txt")]}
+    given |= {"bitext": [str(pairs)], "align": 1.0, "lines": 0.5, "dropout": 0.0, **SMALL}
+    one = fit_connector(out=tmp_path / "one", **given)
+    (tmp_path / "two.json").write_text(json.dumps({**given, "out": str(tmp_path / "two")}))
+    launched = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    command = [*launched, "-m", "crosslift.runs.plug", "--config", str(tmp_path / "two.json")]
+    source = str(Path(__file__).parents[2] / "src")
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": source, "ACCELERATE_USE_CPU": "true"}
+    subprocess.run(command, check=True, env=env, capture_output=True, timeout=200)
+    a, b = (load_file(folder / "connector" / "connector.safetensors") for folder in (one.path, tmp_path / "two"))
+    assert all(torch.allclose(a[name].float(), b[name].float(), atol=2e-3) for name in a)
+    summary = json.loads((tmp_path / "two" / "results.json").read_text())
+    assert (summary["steps"], summary["tokens"]) == (one.summary["steps"], one.summary["tokens"])
+    assert not (tmp_path / "two" / "text").exists()
 
 
 @pytest.mark.parametrize("packing", ["corpus", "documents", "lines"])

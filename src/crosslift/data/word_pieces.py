@@ -33,6 +33,10 @@ _BLOCK = 1 << 16  # words that are cut at a time
 _LONGEST = 12  # monolingual pieces; a longer word (an address, a table) is never masked
 
 
+_MADE = "2"
+"""Raised where the same words give other tables than before: kept ones are made anew."""
+
+
 @dataclass(frozen=True)
 class WordPieces:
     """What two vocabularies make of each word; all arrays are flat, `…_starts` say where an entry begins.
@@ -123,7 +127,13 @@ def _tabulated(
     bounds = begin[opens]
     bounds[row_starts(units)[:-1]] = 0  # a word's first unit begins the word, whatever its offset says
     multi_ids, multi_sizes = _stretches(texts, units, bounds, multi)
-    return units, np.where(plain, tokens[opens], -1), mono_sizes, tokens, multi_sizes, multi_ids
+    labels = np.where(plain, tokens[opens], -1)
+    return units, labels, mono_sizes, _as_text(tokens, mono), multi_sizes, _as_text(multi_ids, multi)
+
+
+def _as_text(ids: NDArray[np.integer], tokenizer: PreTrainedTokenizerBase) -> NDArray[np.integer]:
+    """Take the unknown piece for special ones: a `<mask>` or `</s>` that stands in a text hides and ends nothing."""
+    return np.where(np.isin(ids, tokenizer.all_special_ids), tokenizer.unk_token_id or 0, ids)
 
 
 def kept_word_pieces(
@@ -136,7 +146,7 @@ def kept_word_pieces(
 ) -> WordPieces:
     """Return `word_pieces`, from a file where it holds those of the same words and vocabularies, else into it."""
     vocabularies = "".join(tokenizer.backend_tokenizer.to_str() for tokenizer in (multi, mono))
-    what = hashlib.sha256("\n".join([vocabularies, *words]).encode()).hexdigest()
+    what = hashlib.sha256("\n".join([_MADE, vocabularies, *words]).encode()).hexdigest()
     if file.exists():
         with safe_open(file, "pt") as kept:
             if (kept.metadata() or {}).get("of") == what:
@@ -295,7 +305,12 @@ def _encode_within_wordpiece(
 
     def split(text: str) -> int:
         """Return where the first word of a text ends."""
-        return int(tokenizer.pre_tokenizer.pre_tokenize_str(text)[0][1][1])
+        end = int(tokenizer.pre_tokenizer.pre_tokenize_str(text)[0][1][1])
+        if tokenizer.normalizer is None or text.isascii():
+            return end
+        # The normaliser sets spaces around ideographs: each is a word.
+        alone = (n for n, sign in enumerate(text[:end]) if tokenizer.normalizer.normalize_str(sign).startswith(" "))
+        return min(end, next(alone, end) or 1)
 
     heads, tails = [], []
     for before, text in stretches:

@@ -158,7 +158,7 @@ class Adaptation(nn.Module):
         mono: The monolingual masked-LM model.
         points: Where they are cut.
         settings: Weights of the terms, dropout.
-        frozen: Number format of the frozen models; bf16 on a GPU.
+        frozen: Number format of the frozen models; bf16 where the run is in bf16.
     """
 
     def __init__(
@@ -174,7 +174,10 @@ class Adaptation(nn.Module):
         # The connector keeps full precision: its copies are made before the models are rounded.
         self.connector = Connector(multi, points.encoder, points.connector, mono.config.hidden_size, settings.dropout)
         for model in (multi, mono):
-            model.eval().requires_grad_(False).to(frozen)
+            model.eval().requires_grad_(False)
+            # Not the buffers: rotary frequencies rounded to bf16 would turn far positions by the wrong angle.
+            for parameter in model.parameters():
+                parameter.data = parameter.data.to(frozen)
         self.connector.requires_grad_(True)
         # In a tuple, so that torch does not take the frozen models for parts of this module.
         self._frozen: tuple[Any, ...] = (

@@ -15,7 +15,9 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, nn
+from transformers.modeling_layers import GenericForSequenceClassification
 
 from crosslift.errors import BadInput
 
@@ -160,7 +162,9 @@ def headed(model: PreTrainedModel, first: int) -> PreTrainedModel:
     depth = depth_of(model)
     body = _body(model.base_model, nn.ModuleList(layers_of(model)[first:]), list(range(first, depth)), False, True)
     top = _shallow(model)
-    top._modules[model.base_model_prefix] = body
+    # This head reads a text's last token and finds it by its id, which a top does not see: it takes the row's last one.
+    ends = isinstance(model, GenericForSequenceClassification)
+    top._modules[model.base_model_prefix] = _LastTokenLast(body) if ends else body
     return top
 
 
@@ -183,6 +187,24 @@ class _PassThrough(nn.Module):
     def forward(self, *args: object, **kwargs: object) -> Tensor:
         given = [value for value in (*args, *kwargs.values()) if isinstance(value, Tensor) and value.ndim == 3]
         return given[0]
+
+
+class _LastTokenLast(nn.Module):
+    """An encoder whose last state of a row is that of its last real token, also where padding follows."""
+
+    def __init__(self, body: PreTrainedModel) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, *args: object, attention_mask: Tensor | None = None, **kwargs: object) -> Any:  # noqa: ANN401
+        outputs = self.body(*args, attention_mask=attention_mask, **kwargs)
+        if attention_mask is not None:
+            states = outputs.last_hidden_state
+            places = torch.arange(states.shape[1], device=states.device)
+            last = (places * (attention_mask != 0)).argmax(1)
+            ended = states[torch.arange(len(states), device=states.device), last]
+            outputs.last_hidden_state = torch.cat([states[:, :-1], ended.unsqueeze(1)], 1)
+        return outputs
 
 
 def _body(base: PreTrainedModel, layers: nn.ModuleList, kinds: list[int], reads_ids: bool, norm: bool) -> Any:  # noqa: ANN401

@@ -59,7 +59,8 @@ class Connector(nn.Module):
         self.project: nn.Linear | None = None
         if here != width:
             self.project = nn.Linear(here, width)
-            nn.init.orthogonal_(self.project.weight)
+            # Drawn by itself: what was drawn before shall not decide how a run begins.
+            nn.init.orthogonal_(self.project.weight, generator=torch.Generator().manual_seed(0))
             nn.init.zeros_(self.project.bias)
         if not depth and self.project is None:
             raise BadInput("A connector without layers has nothing to learn.", "Set --connector-layers to 1 or more.")
