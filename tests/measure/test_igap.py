@@ -48,6 +48,9 @@ def table(*rows, items=100, name="system", targets=("de", "sw"), **more):
         (0.3, 0.1, 10, [3]),
         (0.95, 0.1, 10, [10]),
         (0.01, 0.001, 50, []),
+        (0.1 + 0.2, 0.1, 10, [3]),  # computed ends: 0.30000000000000004 is meant to be 0.3
+        (0.0, 0.1 + 0.2, 10, [0, 1, 2]),
+        (2 / 3, 0.1, 30, [20, 21, 22]),
     ],
 )
 def test_a_band_holds_its_lower_end_and_not_its_upper_one(error, epsilon, items, inside):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crosslift.measure.igap import Errors, bands, igaps
+from crosslift.measure.igap import Band, Errors, bands, gap_resamples, igaps, joined
 from crosslift.runs.gated import Gate
 
 
@@ -28,12 +28,12 @@ class Recorded:
         return wrong, np.where(wrong, -1.0, 1.0)
 
 
-def replay(source, targets, asked, whole=False, candidates=None):
+def replay(source, targets, asked, whole=False, candidates=None, rate=0.0):
     """Return the table that a gate makes of recorded mistakes, and what it spent."""
     gate = Gate(
         Recorded("en", source),
         {language: Recorded(language, mistakes) for language, mistakes in targets.items()},
-        asked, whole=whole, candidates=candidates, seed=1,
+        asked, whole=whole, candidates=candidates, seed=1, rate=rate,
     )  # fmt: skip
     for number in range(len(source)):
         gate.look(SimpleNamespace(number=number, eval=lambda: None), number + 1)
@@ -83,6 +83,38 @@ def test_a_gated_table_has_the_scores_of_the_exhaustive_one(
     for first in range(1, 5):
         assert scores(gated, asked, first) == scores(whole, asked, first)
     assert spent.texts <= all_of_it.texts == 4 * items * checkpoints
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    items=st.integers(3, 90),
+    checkpoints=st.integers(1, 12),
+    rates=st.integers(2, 3),
+    asked=st.lists(
+        st.builds(Band, st.sampled_from([0.0, 0.05, 0.1, 0.3]), st.sampled_from([0.001, 0.05, 0.1, 0.4])),
+        min_size=1, max_size=4, unique=True,
+    ),
+    candidates=st.none() | st.integers(1, 3),
+)  # fmt: skip
+@settings(max_examples=150, deadline=None)
+def test_rates_that_are_pooled_and_bands_that_overlap_change_nothing(
+    seed, items, checkpoints, rates, asked, candidates
+):
+    draw = np.random.default_rng(seed)
+    gated, whole = [], []
+    for rate in range(1, rates + 1):
+        # Few items and coarse courses: many checkpoints tie, within a run and between runs.
+        source = course(draw, checkpoints, items, 0.5, 0.0, 0.02)
+        targets = {t: course(draw, checkpoints, items, 0.6, 0.3, 0.05) for t in ("de", "sw")}
+        for tables, all_of_it in ((gated, False), (whole, True)):
+            tables.append(replay(source, targets, asked, whole=all_of_it, candidates=candidates, rate=float(rate))[0])
+    ours, theirs = joined(gated), joined(whole)
+    assert scores(ours, asked) == scores(theirs, asked)
+    for first in range(1, 4):
+        assert scores(ours, asked, first) == scores(theirs, asked, first)
+    for band in asked:  # the chosen checkpoints are the same ones, and what they get wrong was kept
+        both = [gap_resamples(table, band, samples=3) for table in (ours, theirs)]
+        assert {t: drawn.tolist() for t, drawn in both[0].items()} == {t: d.tolist() for t, d in both[1].items()}
 
 
 def test_a_checkpoint_outside_every_band_is_given_up_after_a_few_items():

@@ -69,6 +69,33 @@ def test_gated_evaluation_gives_the_numbers_of_the_exhaustive_one_for_less(encod
     assert [end.parallel for end in gated.systems["tiny"].ends] == [end.parallel for end in whole.systems["tiny"].ends]
 
 
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+@pytest.mark.parametrize("candidates", [None, 2])
+@pytest.mark.parametrize("held_out", [False, True])
+def test_gated_numbers_are_the_exhaustive_ones_with_rates_candidates_tags_and_held_out_data(
+    kind, candidates, held_out, encoder, monkeypatch
+):
+    monkeypatch.setattr("crosslift.runs.gated.SMALLEST", 3)  # so that few items are given up before the last
+    english = classification(20) if kind == "classification" else tagging(20)
+    given = {"en": english, "de": translated(english, "de", WORDS), "xx": translated(english, "xx", COLOURS)}
+    if kind == "tagging":  # the same words with other letters, so that all spans fit
+        given |= {x: replace(english, language=x, texts=[t.swapcase() for t in english.texts]) for x in ("de", "xx")}
+    settings = {name: value for name, value in FAST.items() if name != "learning_rate"}
+    settings |= {"seeds": [1], "rates": [5e-3, 1e-3], "every": 2, "epochs": 4, "candidates": candidates}
+    settings |= {"errors": [0.0, 0.5, 0.3], "epsilon": 0.4, "held_out": given if held_out else None}
+    gated, whole = (igap(encoder, given, whole=whole, **settings) for whole in (False, True))
+    for band in gated.bands:
+        ours, theirs = gated.of("tiny", band), whole.of("tiny", band)
+        assert [x.by_seed for x in ours.values()] == [x.by_seed for x in theirs.values()]
+        assert [x.used for x in ours.values()] == [x.used for x in theirs.values()]
+        if candidates is None:
+            assert ours == theirs
+    assert any(score.defined for band in gated.bands for score in gated.of("tiny", band).values())
+    assert gated.texts < whole.texts
+    if held_out or candidates is None:  # else the gated run ends when its bands are full
+        assert gated.systems["tiny"].ends == whole.systems["tiny"].ends
+
+
 def test_tagging_counts_sentences_with_any_wrong_word_as_decoding_would(tmp_path):
     encoder = save_encoder(tmp_path / "tiny")
     # Long texts are cut into several rows, and words without a space between them share pieces.
@@ -180,6 +207,23 @@ def test_a_call_that_was_stopped_goes_on_and_a_finished_run_is_not_run_again(enc
         igap(encoder, sets, seeds=[1], out=tmp_path / "out", **{**settings, "epochs": 3})
 
 
+def test_a_call_that_was_killed_while_it_wrote_a_run_ends_as_if_nothing_had_happened(
+    encoder, sets, tmp_path, monkeypatch
+):
+    settings = {"seeds": [1, 2], "errors": [0.0], "epsilon": 1.1, "every": 3, "epochs": 1, "targets": ["de"], **FAST}
+
+    def killed(path, content):
+        path.with_name(f".{path.name}.draft").write_text(str(content)[:50])
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(module, "write_json", lambda *a: killed(*a) if "seed-2" in a[0].name else write_json(*a))
+        with pytest.raises(KeyboardInterrupt):
+            igap(encoder, sets, out=tmp_path, **settings)
+    assert igap(encoder, sets, out=tmp_path, **settings).systems == igap(encoder, sets, **settings).systems
+    assert sorted(file.name.split(".")[3] for file in tmp_path.glob("*.json")) == ["seed-1", "seed-2"]
+
+
 def test_a_run_that_was_kept_is_not_taken_for_one_of_other_settings(encoder, sets, tmp_path, monkeypatch):
     settings = {"seeds": [1], "errors": [0.0], "epsilon": 1.1, "every": 4, "epochs": 1, "out": tmp_path, **FAST}
     igap(encoder, sets, **settings)
@@ -226,6 +270,24 @@ def test_runs_made_one_source_at_a_time_are_found_by_a_call_for_all_of_them(enco
     monkeypatch.setattr(module, "train", never)
     both = igap(encoder, sets, sources=["en", "de"], out=tmp_path, **settings)
     assert [errors.checkpoints for errors in both.systems.values()] == [errors.checkpoints for errors in alone]
+
+
+def test_runs_are_found_whatever_the_order_of_the_targets(encoder, sets, tmp_path):
+    settings = {"errors": [0.0], "epsilon": 1.1, "every": 3, "epochs": 1, "out": tmp_path, **FAST}
+    igap(encoder, sets, seeds=[1], targets=["de", "xx"], **settings)
+    both = igap(encoder, sets, seeds=[1, 2], targets=["xx", "de"], **settings)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert both.systems["tiny"].targets == ("xx", "de") and both.systems["tiny"].seeds == [1, 2]
+
+
+def test_sources_are_compared_on_the_same_targets(encoder, sets, tmp_path):
+    settings = {"seeds": [1], "errors": [0.0], "epsilon": 1.1, "every": 3, "epochs": 1, "out": tmp_path, **FAST}
+    result = igap(encoder, sets, sources=["en", "de"], targets=["fr", "xx"], **settings)
+    assert [errors.targets for errors in result.systems.values()] == [("fr", "xx")] * 2
+    assert result.matrix().targets == ("en", "de", "fr", "xx")
+    # Items and runs are those of all four languages, but not the targets: these are not taken for each other.
+    more = igap(encoder, sets, targets=["de", "fr", "xx"], **settings)
+    assert more.systems["tiny"].targets == ("de", "fr", "xx") and len(list(tmp_path.iterdir())) == 3
 
 
 def test_languages_are_ranked_with_intervals_and_similarities(encoder, sets):
@@ -292,6 +354,11 @@ def test_other_weights_under_the_same_name_are_measured_anew(sets, tmp_path):
         save_encoder(tmp_path / "tiny", seed=seed)
         igap(tmp_path / "tiny", sets, **settings, **FAST)
     assert len(list((tmp_path / "out").iterdir())) == 2
+    config = tmp_path / "tiny" / "config.json"
+    content = read_json(config)
+    write_json(config, {**content, "hidden_dropout_prob": 0.5})  # the same weights are trained otherwise
+    igap(tmp_path / "tiny", sets, **settings, **FAST)
+    assert len(list((tmp_path / "out").iterdir())) == 3
 
 
 @pytest.mark.parametrize(
@@ -303,6 +370,7 @@ def test_other_weights_under_the_same_name_are_measured_anew(sets, tmp_path):
         ({"limit": -3}, "--limit must be at least 1, not -3"),
         ({"labels": "random", "extra": classification(4)}, "go without them"),
         ({"sources": "yo"}, 'No data for "yo"'),
+        ({"sources": ["en", "de"]}, 'No target is left for the source "de"'),
         ({"rates": [1e-3], "learning_rate": 1e-3}, "either rates, or learning_rate"),
         ({"rates": [1e-3, 0]}, "--learning-rate must be above 0, not 0"),
         ({"seeds": []}, "one seed or more"),

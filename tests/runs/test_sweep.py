@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from safetensors.torch import load_file
@@ -17,6 +18,7 @@ from crosslift.errors import BadInput
 from crosslift.runs.fit import fit
 from crosslift.runs.sweep import sweep
 from crosslift.runs.sweep_local import Local
+from crosslift.runs.sweep_ray import Ray
 from tests.runs.sweep_data import ENV, GRID, RUN, make, weights_equal
 from tests.tiny_data import classification
 
@@ -150,6 +152,21 @@ def test_workers_are_spread_over_cores_and_shares_of_gpus(tmp_path, monkeypatch)
     for bad in ({"gpus": 2}, {"gpus": -1}, {"gpus": 0.5, "workers": 5}, {"cores": len(cores) + 1}):
         with pytest.raises(BadInput):
             Local(tmp_path, **bad)
+
+
+def test_a_cluster_is_given_what_fits_and_the_rest_has_not_begun():
+    ray = object.__new__(Ray)
+    there = {"CPU": 4.0, "GPU": 2.0}
+    ray.ray, ray.running = SimpleNamespace(cluster_resources=lambda: there), {"one": None}
+    for cores, gpus, workers, free in ((1, 0.0, None, 3), (2, 0.0, None, 1), (1, 0.5, None, 3), (1, 1.0, None, 1),
+                                       (1, 0.0, 9, 8)):  # fmt: skip
+        ray.cores, ray.gpus, ray.most = cores, gpus, workers
+        assert ray.free == free
+    there["CPU"] = 8.0  # a machine has joined
+    ray.cores, ray.gpus, ray.most = 1, 0.0, None
+    assert ray.free == 7
+    there.clear()  # all are lost for a moment; new ones may come
+    assert ray.free == 0
 
 
 @pytest.mark.slow

@@ -72,6 +72,24 @@ def test_a_name_depends_on_what_is_learned_and_not_on_how_the_machine_is_used(he
         (here / "train.tsv").write_text(before)
 
 
+def test_a_run_of_two_blocks_is_scored_on_what_either_asks_for():
+    first, second = ({"data": "test.{lang}.tsv"}, {"data": "demo-intent", "languages": ["de"]})
+    runs = plan(
+        {"fit": [{**RUN, "seeds": 1, "evaluate": first}, {**RUN, "seeds": [1, 2], "evaluate": [first, second]}]}
+    )
+    assert [run.seed for run in runs] == [1, 2]
+    assert [[part["data"] for part in run.evaluations] for run in runs] == [["test.{lang}.tsv", "demo-intent"]] * 2
+
+
+def test_a_name_depends_on_the_files_of_all_languages(tmp_path):
+    grid = {"fit": {"method": "igap", "model": "encoder", "data": f"{tmp_path}/both.{{lang}}.tsv"}}
+    names = []
+    for language, text in (("en", "a"), ("de", "b"), ("de", "c")):
+        (tmp_path / f"both.{language}.tsv").write_text(f"id\ttext\tlabel\n1\t{text}\tx\n")
+        names.append(plan(grid)[0].group)
+    assert len(set(names)) == 3 and plan(grid)[0].group == names[-1]
+
+
 def test_a_group_that_is_there_keeps_its_name_when_the_grid_grows():
     narrow = plan(changed())[0].group
     wide = plan(changed(learning_rate=[5e-3, 1e-3]), known=[narrow, "something-else"])

@@ -99,6 +99,17 @@ def test_igap_of_one_seed_as_a_run(encoder, tmp_path):
     assert 100 - scores["score"] == pytest.approx(scores["interlingual"] + scores["intralingual"] + training)
 
 
+def test_igap_that_ended_halfway_goes_on_with_another_use_of_the_machine(encoder, tmp_path, monkeypatch):
+    block = {"method": "igap", "model": encoder, "data": "demo-nli", "split": "test", "limit": 12}
+    block |= {"epochs": 1, "every": 1, "epsilon": 1.0, "candidates": 1, "targets": [["en", "de"]]}
+    with monkeypatch.context() as broken:
+        broken.setattr("crosslift.runs.igap.igap", lambda *_, **__: 1 / 0)
+        (run,) = sweep({"fit": block}, out=tmp_path, engine="here", retries=0).runs
+        assert run.state == "failed"
+    (again,) = sweep({"fit": {**block, "max_tokens": 512}}, out=tmp_path, engine="here", retries=0).runs
+    assert (again.planned.name, again.state) == (run.planned.name, "done")
+
+
 def test_halves_are_cut_alike_in_every_language():
     parts = {}
     for language in ("en", "de"):

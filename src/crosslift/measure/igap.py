@@ -42,9 +42,12 @@ class Band(NamedTuple):
     epsilon: float
 
     def counts(self, items: int) -> range:
-        """Return the numbers of wrong items that lie in the band; exact, as decimals are meant."""
-        low, width = Fraction(str(self.error)), Fraction(str(self.epsilon))
-        return range(ceil(low * items), min(items + 1, ceil((low + width) * items)))
+        """Return the numbers of wrong items that lie in the band; exact, as decimals are meant.
+
+        A billionth of an item is forgiven: an end that was computed, such as 0.1 + 0.2, is not quite what is meant.
+        """
+        low, width, slack = Fraction(str(self.error)), Fraction(str(self.epsilon)), Fraction(1, 10**9)
+        return range(ceil(low * items - slack), min(items + 1, ceil((low + width) * items - slack)))
 
 
 def bands(errors: Iterable[float | Band], epsilon: float) -> tuple[Band, ...]:

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 VARIANTS = ("gaussian", "xtune", "adv", "rs-rp", "rs-da")
 """Kinds of `robust` that may be named like methods."""
+_OF_A_MODEL = (".safetensors", ".json", ".txt", ".model")
 
 
 def igap(
@@ -78,7 +79,7 @@ def igap(
         models: Encoders by folder, embedded name or hub id.
         data: Parallel data: catalog name, file with `{lang}`, or language -> examples.
         sources: Languages to train in, each by itself; `None`: all that are measured.
-        targets: Default: all other languages of the data.
+        targets: The same for every source, but for itself; default: all other languages of the data.
         methods: Names of methods or of `robust`'s variants, with settings as in `ear:alpha=1,beta=0`.
         seeds: One run each, per learning rate.
         rates: Learning rates, pooled; default 2e-5, or 3e-4 for an encoder narrower than 512.
@@ -137,6 +138,11 @@ def igap(
             raise BadInput(f'The data has no "{source}".{nearest(source, sets)}', f"There is {', '.join(sets)}.")
     apart = held_out_sets(data, held_out, list(sets), reading)
     apart = {language: examples.take(limit) if limit else examples for language, examples in apart.items()}
+    all_targets = list(sets) if targets is None else list(dict.fromkeys(targets))
+    aims = {source: tuple(x for x in all_targets if x != source) for source in from_languages}
+    for source, aimed in aims.items():
+        if not aimed:
+            raise BadInput(f'No target is left for the source "{source}".', "Name another one under --languages.")
     kind = "classification" if labels == "random" else next(iter(sets.values())).kind
     if kind not in ("classification", "tagging"):
         raise BadInput(f"IGAP is for classification and tagging, not for {kind} data.", "Or use random labels.")
@@ -161,8 +167,8 @@ def igap(
         for spec, source, seed, optimisation in product(specs, from_languages, seeds, ways[model]):
             system = _System(model, spec, source)
             run = _Run(
-                system, measured, optimisation, Execution(**execution_given), asked, seed, every, candidates, noise,
-                extra, whole,
+                system, aims[source], measured, optimisation, Execution(**execution_given), asked, seed, every,
+                candidates, noise, extra, whole,
             )  # fmt: skip
             found, passes = run.kept(Path(out) if out else None, accelerator, watch)
             parts.append((system, found))
@@ -253,6 +259,7 @@ class _Run:
     """One seed and one learning rate of a system."""
 
     system: _System
+    targets: tuple[str, ...]
     data: _Tokenised
     optimisation: Training
     execution: Execution
@@ -277,7 +284,7 @@ class _Run:
             "labels": self.data.labels,
             "noise": self.noise,
             "whole": self.whole,
-            "languages": sorted(self.data.sets),
+            "languages": sorted({self.system.source, *self.targets}),
             "task": asdict(self.data.task),  # type: ignore[call-overload]
             "data": self.data.digest,
             "extra": fingerprint(self.extra) if self.extra is not None else None,
@@ -291,7 +298,9 @@ class _Run:
         file = out / f"{name}.seed-{self.seed}.{digest}.json" if out else None
         if file and file.exists():
             found = read_json(file)
-            return Errors.from_dict(found["errors"]), Passes(**found["passes"])  # type: ignore[arg-type]
+            # Another call may have named the targets in another order.
+            errors = replace(Errors.from_dict(found["errors"]), targets=self.targets)  # type: ignore[arg-type]
+            return errors, Passes(**found["passes"])  # type: ignore[arg-type]
         errors, passes = self.measure(accelerator, watch)
         if file:
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -312,10 +321,9 @@ class _Run:
         plan = Plan(method, self.optimisation, self.execution.max_tokens, self.seed)
         looks = max(1, round(plan.steps / self.every))
         plan.steps = looks * self.every
-        targets = {language: part for language, part in measured.items() if language != source}
         gate = Gate(
             measured[source],
-            targets,
+            {target: measured[target] for target in self.targets},
             self.asked,
             candidates=self.candidates,
             held_out=self.data.held_out,
@@ -356,7 +364,7 @@ class _Run:
         found = Errors(
             f"{self.system.model} {self.system.method} {source}",
             source,
-            tuple(targets),
+            self.targets,
             gate.items,
             tuple(gate.checkpoints),
             (gate.end,),
@@ -377,10 +385,10 @@ def _method(spec: str) -> tuple[Any, object]:
 
 
 def _weights(model: str) -> str:
-    """Return a digest of a model's weights, so that results of other weights are never taken for its own."""
+    """Return a digest of a model's weights, config and tokenizer: results of others are never taken for its own."""
     where = Path(locate(model))
     digest = hashlib.blake2b(digest_size=8)
-    for file in sorted(where.glob("*.safetensors")) if where.is_dir() else ():
+    for file in sorted(x for x in where.iterdir() if x.suffix in _OF_A_MODEL) if where.is_dir() else ():
         with file.open("rb") as content:
             digest.update(hashlib.file_digest(content, "blake2b").digest())
     return digest.hexdigest()

@@ -11,6 +11,7 @@ A list is an axis: every combination is a run. A setting that is a list itself i
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import inspect
 import itertools
@@ -185,7 +186,9 @@ def plan(grid: Mapping[str, object], known: Iterable[str] = (), out: Path | None
             refuse_unknown(part, EVALUATE, "evaluate")
         for choice in itertools.product(*axes.values()):
             one = check(dict(zip(axes, choice, strict=True)), kinds)
-            chosen.setdefault(_digest(one, out), (one, [], scored_on))[1].extend(seeds)
+            _, all_seeds, all_parts = chosen.setdefault(_digest(one, out), (one, [], []))
+            all_seeds.extend(seeds)
+            all_parts += [part for part in scored_on if part not in all_parts]
     if not blocks or not chosen:
         raise BadInput("The grid has no runs.", "Write what to train under fit: method, model, data, seeds, settings.")
     named = {name.rpartition("-")[2]: name for name in known}
@@ -259,8 +262,10 @@ def _files(value: object) -> Iterator[Path]:
     if isinstance(value, (dict, list, tuple)):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _files(part)
-    elif isinstance(value, str) and len(value) < 4096 and "\0" not in value and Path(value).is_file():
-        yield Path(value)
+    elif isinstance(value, str) and len(value) < 4096 and "\0" not in value:
+        before, several, after = Path(value).name.partition("{lang}")  # one file per language
+        named = f"{glob.escape(before)}*{glob.escape(after)}"
+        yield from filter(Path.is_file, sorted(Path(value).parent.glob(named)) if several else [Path(value)])
 
 
 def _readable(chosen: Json, alike: Sequence[Json], digest: str) -> str:

@@ -298,7 +298,7 @@ def measure_plug(
 
 
 def _start(method: str, given: Mapping[str, Any]) -> RunFolder:
-    """Open the folder of a measurement; all of its arguments decide the outcome."""
+    """Open the folder of a measurement, known by the arguments that decide its outcome."""
     settings = {name: value for name, value in given.items() if name in _ARGUMENTS}
     return RunFolder.start(given["out"], {"method": method, **settings})
 
@@ -332,4 +332,5 @@ _ARGUMENTS = {
     name
     for function in (measure_igap, measure_similarities, measure_words, measure_synonyms, measure_plug)
     for name in inspect.signature(function).parameters
-} - {"out", "watch"}
+} - {"out", "watch", "max_tokens"}
+"""What decides the outcome; a run may go on with another use of the machine, as those of `fit` may."""

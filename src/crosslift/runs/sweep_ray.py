@@ -60,7 +60,7 @@ class Ray:
                 f"{there.get('GPU', 0):g}.",
                 "Lower --cores or --gpus.",
             )
-        self.cores, self.most = cores, workers
+        self.cores, self.gpus, self.most = cores, gpus, workers
         # A worker starts with the environment of its machine; what says where data and models are comes from here.
         kept = {k: v for k, v in os.environ.items() if k.startswith(("CROSSLIFT_", "HF_")) or k == "PYTHONPATH"}
         self.task = ray.remote(remote_attempt).options(
@@ -93,8 +93,17 @@ class Ray:
 
     @property
     def free(self) -> int:
-        """How many more runs can be handed over; the cluster queues what does not fit yet."""
-        return (self.most if self.most is not None else 10_000) - len(self.running)
+        """How many more runs can be handed over: as many as fit, on machines that joined later too.
+
+        What would only queue stays here: it has not begun, and need not when the time is up.
+        """
+        if self.most is not None:
+            return self.most - len(self.running)
+        there = self.ray.cluster_resources()
+        fit = there.get("CPU", 0) // self.cores
+        if self.gpus:
+            fit = min(fit, there.get("GPU", 0) / self.gpus + 1e-9)
+        return max(1, int(fit)) - len(self.running)
 
     def submit(self, planned: Planned) -> None:
         """Hand a run to the cluster."""
