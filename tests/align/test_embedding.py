@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crosslift.align import align_words
-from crosslift.align.embedding import EmbeddingSettings, align_embeddings, itermax, mutual
+from crosslift.align.embedding import EmbeddingSettings, _Side, align_embeddings, itermax, mutual
 from crosslift.data.examples import Examples
 from crosslift.data.segment import segment_all
 from crosslift.errors import BadInput
@@ -97,6 +97,19 @@ def test_a_text_longer_than_the_encoder_reads_is_read_in_windows(encoder):
     own, other = found.candidates
     assert (own.partner[:words] >= 0).all() and (other.partner[:words] >= 0).all()
     assert np.median(own.score[:words]) > 0.999
+
+
+def test_a_word_is_read_in_the_window_in_which_most_stands_around_it(encoder):
+    text = " ".join(("cat", "dog", "house")[i % 3] for i in range(300))
+    side = _Side([text], segment_all([text], "en"), load_tokenizer(encoder))
+    margins = np.full((len(side.ids), 300), -1)
+    for window, words in enumerate(side.maps):
+        there = words.first >= 0
+        room = np.minimum(words.first - 1, len(side.ids[window]) - 1 - words.stop)
+        margins[window, there] = room[there]
+    chosen = side.place.reshape(margins.shape) >= 0
+    assert (chosen.sum(axis=0) == 1).all()
+    assert (margins[chosen.argmax(axis=0), np.arange(300)] == margins.max(axis=0)).all()
 
 
 def test_two_thirds_up_is_the_default_layer_and_others_are_refused(encoder):

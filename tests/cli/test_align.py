@@ -81,6 +81,7 @@ def test_gold_links_are_scored(tmp_path, pairs, capsys):
         (["a.tsv", "b.txt"], "b.txt, line 3: the files part here"),
         (["a.tsv", "--aligner", "nosuch.links"], "nosuch.links: there is no such file"),
         (["a.tsv", "--limit", "0"], "--limit"),
+        (["a.tsv", "--scores", "--aligner", "good", "-o", "out"], '"good" gives no scores'),
         (["a.tsv", "--save", "x", "--aligner", "good", "-o", "out"], "cannot be saved"),
         (["a.tsv", "--gold", "a.tsv", "-o", "out"], "--out writes nothing with --gold"),
         (["a.tsv", "--gold", "a.tsv", "--dropped", "out"], "--dropped writes nothing with --gold"),

@@ -1,16 +1,26 @@
+import json
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForSequenceClassification
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from transformers import (
+    AutoModel,
+    AutoModelForMaskedLM,
+    AutoModelForSequenceClassification,
+    BertConfig,
+    PreTrainedTokenizerFast,
+)
 
 from crosslift.errors import BadInput
+from crosslift.models import vocabulary
 from crosslift.models.load import load_tokenizer
 from crosslift.models.new_pieces import choose_pieces
 from crosslift.models.vocabulary import _on_the_way, extend_vocabulary, trim_vocabulary
-from tests.tiny import TEXTS
-from tests.tiny_models import config_for, save_encoder, tokenizer_for
+from tests.tiny import TEXTS, unigram_tokenizer
+from tests.tiny_models import SHAPE, config_for, save_encoder, tokenizer_for
 
 FAMILIES = ("bert", "roberta", "xlm-roberta")
 SOME = list(TEXTS[:3])
@@ -176,3 +186,126 @@ def test_merges_on_the_way_to_a_piece_are_those_that_happen():
     ranks = {("b", "c"): 0, ("a", "b"): 1, ("ab", "c"): 2, ("a", "bc"): 3}
     assert _on_the_way("abc", ranks) == ["bc", "abc"]  # ("ab", "c") comes first in the list, but "ab" never arises
     assert _on_the_way("xy", ranks) == []
+
+
+def test_a_model_whose_tokenizer_is_not_what_was_written_is_not_left_behind(masked, tmp_path, monkeypatch):
+    def refused(tokenizer, state, out):
+        raise BadInput(f"{out.name}: not as it was written.")
+
+    monkeypatch.setattr(vocabulary, "_check", refused)
+    with pytest.raises(BadInput, match="small: not as it was written"):
+        trim_vocabulary(masked, tmp_path / "small", {"en": SOME})
+    assert not list(tmp_path.iterdir())
+
+
+SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+
+
+def merging_tokenizer(**marks: str) -> PreTrainedTokenizerFast:
+    """Byte pairs over characters, with marks at the end of words or within them."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>", **marks))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.BpeTrainer(vocab_size=500, special_tokens=SPECIAL, show_progress=False, **marks)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return wrapped(tokenizer)
+
+
+def gemma_tokenizer() -> PreTrainedTokenizerFast:
+    """Like Gemma's: byte pairs over text that is not split into words; unknown characters become bytes."""
+    trained = Tokenizer(models.BPE(unk_token="<unk>"))
+    trained.pre_tokenizer = pre_tokenizers.Metaspace()
+    every = [*SPECIAL, *(f"<0x{byte:02X}>" for byte in range(256))]
+    trained.train_from_iterator(TEXTS, trainers.BpeTrainer(vocab_size=800, special_tokens=every, show_progress=False))
+    state = json.loads(trained.to_str())
+    state["model"] |= {"byte_fallback": True, "fuse_unk": True}
+    state["added_tokens"] = [added for added in state["added_tokens"] if added["content"] in SPECIAL]
+    tokenizer = Tokenizer.from_str(json.dumps(state))
+    tokenizer.normalizer = normalizers.Replace(" ", "▁")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
+    return wrapped(tokenizer)
+
+
+def wrapped(tokenizer: Tokenizer) -> PreTrainedTokenizerFast:
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<pad>", unk_token="<unk>", cls_token="<s>", sep_token="</s>",
+        mask_token="<mask>", model_max_length=128,
+    )  # fmt: skip
+
+
+def save_masked(folder, tokenizer):
+    """Write a random masked-LM model for a tokenizer."""
+    config = BertConfig(**SHAPE, vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id)
+    AutoModelForMaskedLM.from_config(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [merging_tokenizer(end_of_word_suffix="</w>"), gemma_tokenizer()], ids=["suffix", "gemma"]
+)
+def test_other_ways_of_merging_trim_and_extend_as_well(tokenizer, tmp_path):
+    folder = save_masked(tmp_path / "whole", tokenizer)
+    found = trim_vocabulary(folder, tmp_path / "small", {"en": SOME})
+    assert found.pieces[1] < found.pieces[0] and found.unchanged == 1.0
+    (old, _), (new, smaller) = logits(folder, SOME), logits(tmp_path / "small", SOME)
+    kept = [tokenizer.convert_tokens_to_ids(piece) for piece in smaller.convert_ids_to_tokens(range(len(smaller)))]
+    assert torch.equal(old[:, :, kept], new)
+    more = extend_vocabulary(folder, tmp_path / "more", FRESH, pieces=12, least=3)
+    assert more.tokens[1] < more.tokens[0]
+
+
+def test_special_tokens_at_the_end_of_the_vocabulary_are_followed(tmp_path):
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(vocab_size=300, special_tokens=["[PAD]", "[UNK]"], show_progress=False)
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.add_special_tokens(["[CLS]", "[SEP]", "[MASK]"])
+    marks = [(mark, tokenizer.token_to_id(mark)) for mark in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=marks)
+    whole = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]",
+        mask_token="[MASK]", model_max_length=128,
+    )  # fmt: skip
+    trim_vocabulary(save_masked(tmp_path / "whole", whole), tmp_path / "small", {"en": SOME})
+    (old, before), (new, after) = (logits(tmp_path / name, SOME) for name in ("whole", "small"))
+    assert after.cls_token_id < before.cls_token_id
+    kept = [before.convert_tokens_to_ids(piece) for piece in after.convert_ids_to_tokens(range(len(after)))]
+    assert torch.equal(old[:, :, kept], new)
+
+
+def test_the_price_of_an_unknown_character_stays(tmp_path):
+    folder = save_encoder(tmp_path / "whole")
+    state = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    rare = next(entry for entry in state["model"]["vocab"] if entry[0] in tuple("абвгдежзиклмн"))
+    rare[1] = -99.0  # no text in English needs it, yet the score of an unknown character is 10 below the lowest
+    (folder / "tokenizer.json").write_text(json.dumps(state), encoding="utf-8")
+    trim_vocabulary(folder, tmp_path / "small", {"en": SOME})
+    kept = json.loads(load_tokenizer(tmp_path / "small").backend_tokenizer.to_str())["model"]["vocab"]
+    assert [name for name, score in kept if score == -99.0] == [rare[0]]
+
+
+def test_merges_with_a_mark_within_words_are_refused(tmp_path):
+    folder = save_masked(tmp_path / "whole", merging_tokenizer(continuing_subword_prefix="##"))
+    with pytest.raises(BadInput, match="marks the pieces within a word"):
+        trim_vocabulary(folder, tmp_path / "small", {"en": SOME})
+    with pytest.raises(BadInput, match="marks the pieces within a word"):
+        extend_vocabulary(folder, tmp_path / "more", FRESH, pieces=12, least=3)
+
+
+def test_new_pieces_stay_within_words_where_the_tokenizer_does_not_split_text():
+    names = [piece.name for piece in choose_pieces(gemma_tokenizer(), FRESH, 30, least=3)]
+    assert "▁wolverines" in names
+    assert not [name for name in names if "▁" in name.lstrip("▁")]
+
+
+@pytest.mark.parametrize("make", [unigram_tokenizer, gemma_tokenizer])
+def test_bytes_of_unknown_characters_are_not_joined(make):
+    lines = ["ጤና ይስጥልኝ wolverine"] * 20
+    tokenizer = make()
+    assert "<0xE1>" in tokenizer.tokenize(lines[0])
+    names = [piece.name for piece in choose_pieces(tokenizer, lines, 30, least=3)]
+    assert any("wolverine" in name for name in names)
+    assert not [name for name in names if "<0x" in name]

@@ -1,6 +1,7 @@
 """Adjusting an encoder: from files of sentence pairs to an encoder that other methods start from."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from safetensors.torch import load_file
 import crosslift as xl
 from crosslift import cli
 from crosslift.errors import BadInput, Unfinished
-from crosslift.methods.adjust import Adjust, Settings
+from crosslift.methods.adjust import Adjust, Settings, word_vectors
 from crosslift.models.load import load_encoder, load_tokenizer
 from crosslift.runs.adjust import (
     AdjustOptimisation,
@@ -25,6 +26,7 @@ from crosslift.runs.adjust import (
 from crosslift.runs.settings import Execution
 from tests.tiny_bitext import bitext
 from tests.tiny_data import classification
+from tests.tiny_models import save_encoder
 
 
 def test_adjustment_pulls_words_together_and_the_encoder_is_a_start_for_others(encoder, linked, tmp_path):
@@ -84,6 +86,9 @@ def plan_of(encoder, max_tokens, **settings):
     own = Settings(**settings)
     sets = read_bitexts({"de": bitext(20), "fr": bitext(13, seed=5, language="fr")}, "en", Pairing())
     pairs = make_pairs(sets, tokenizer, own, Pairing(), seed=1)
+    # Every other pair keeps few links, so that a share of the links is not the same share of the words.
+    few = (pairs.links.pairs() % 2 == 0) | (pairs.links.source < 2)
+    pairs = replace(pairs, links=pairs.links.keep(few))
     anchors = anchor_rows(model, tokenizer, pairs, own, Execution())
     method = Adjust(own, pairs, anchors, tokenizer.pad_token_id)
     return AdjustPlan(method, AdjustOptimisation(batch_size=16), max_tokens, seed=1), model
@@ -140,6 +145,69 @@ def test_anchor_vectors_are_computed_once(encoder, monkeypatch):
     again = anchor_rows(load_encoder(encoder), load_tokenizer(encoder), pairs, own, Execution())
     rows = np.arange(len(pairs))
     np.testing.assert_array_equal(again.flat(rows), plan.method.anchors.flat(rows))
+
+
+def test_kept_anchor_vectors_are_those_of_the_very_encoder_layer_pooling_and_cut(encoder, tmp_path):
+    """All in one cache, one after another: nothing is taken for what it is not."""
+    other = save_encoder(tmp_path / "other", seed=1)
+    for folder, own, length in [
+        (encoder, Settings(), 128),
+        (encoder, Settings(), 6),
+        (encoder, Settings(layer=1), 128),
+        (encoder, Settings(pooling="first"), 128),
+        (encoder, Settings(pooling="last"), 128),
+        (encoder, Settings(pooling="subwords"), 128),
+        (other, Settings(), 128),
+    ]:
+        tokenizer, model = load_tokenizer(folder), load_encoder(folder)
+        pairs = make_pairs({"de": bitext(30)}, tokenizer, own, Pairing(pair_length=length, keep_identical=True), seed=1)
+        rows = np.arange(len(pairs))
+        kept = anchor_rows(model, tokenizer, pairs, own, Execution()).flat(rows)
+        fresh = word_vectors(model, pairs.source, rows, tokenizer.pad_token_id, layer=own.layer, how=own.word)
+        np.testing.assert_allclose(kept.astype(np.float32), fresh.values, atol=5e-3)
+
+
+def test_settings_of_pairing_decide_which_links_there_are(encoder):
+    tokenizer = load_tokenizer(encoder)
+    plain = bitext(40)
+    texts, pairs = ([f"{text} Berlin" for text in side] for side in (plain.texts, plain.pairs))
+    sets = {"de": replace(plain, texts=[*texts, texts[0]], pairs=[*pairs, pairs[0]], ids=[*plain.ids, "again"])}
+
+    def made(linked="all", pooling=None, **pairing):
+        return make_pairs(sets, tokenizer, Settings(linked=linked, pooling=pooling), Pairing(**pairing), seed=1)
+
+    usual = made()
+    assert usual.skipped["pairs: came before"] == 1 and "pairs: came before" not in made(unfiltered=True).skipped
+    assert len(made(keep_identical=True).links.source) > len(usual.links.source)
+    assert len(made(linked="cls").links.source) == len(usual) < len(made(linked="words").links.source)
+    # Linked pieces are single tokens of the text itself.
+    pieces = made(pooling="subwords")
+    assert set(pieces.texts) <= set(texts)
+    for row, text in enumerate(pieces.texts):
+        assert pieces.source.ids[row].tolist() == tokenizer(text)["input_ids"]
+        spans = pieces.source.words[row]
+        assert (spans.stop - spans.first).tolist() == [1] * len(pieces.source.ids[row])
+
+
+def test_links_that_are_drawn_at_random_are_drawn_once(encoder, monkeypatch):
+    from crosslift.align import eflomal
+    from crosslift.align.links import Alignment
+
+    draw = np.random.default_rng()
+
+    def random_links(source, target):
+        rows = [[(k, int(draw.integers(len(b)))) for k in range(len(a))] for a, b in zip(source, target, strict=True)]
+        return Alignment.from_pairs(rows), Alignment.from_pairs(rows)
+
+    monkeypatch.setattr(eflomal, "align_eflomal", random_links)
+    tokenizer, sets = load_tokenizer(encoder), {"de": bitext(60)}
+
+    def links(**settings):
+        found = make_pairs(sets, tokenizer, Settings(linked="words"), Pairing(aligner="eflomal", **settings), seed=1)
+        return np.stack([found.links.pairs(), found.links.source, found.links.target]).tolist()
+
+    assert links() == links()
+    assert links() != links(symmetrise="union")
 
 
 def test_the_fingerprint_of_an_encoder_leaves_out_its_pooler(encoder):
@@ -223,6 +291,8 @@ def test_a_line_without_two_sentences_is_refused_with_its_number(encoder, tmp_pa
         (["--bitext", "de={pairs}", "--poling", "mean"], "Did you mean --pooling?"),
         (["--bitext", "de={pairs}", "--pooling", "median"], "--pooling"),
         (["--bitext", "de={pairs}", "--pooling", "subwords", "--aligner", "{links}"], "the pieces are aligned"),
+        (["--bitext", "de={pairs}", "--pooling", "subwords", "--aligner", "mini-x"], "mini-x links words"),
+        (["--bitext", "de={pairs}", "--pooling", "subwords", "--aligner", "a.safetensors"], "links words"),
     ],
 )
 def test_options_that_cannot_work_are_refused(options, said, encoder, linked, tmp_path, capsys):
@@ -243,12 +313,14 @@ def test_the_command_adjusts_and_reports_as_json(encoder, linked, tmp_path, caps
     assert (tmp_path / "out" / "model" / "model.safetensors").exists()
 
 
-def test_a_file_in_another_script_is_refused_with_a_line(encoder, tmp_path, capsys):
+@pytest.mark.parametrize("options", [[], ["--unfiltered"]])
+def test_a_file_in_another_script_is_refused_with_a_line(options, encoder, tmp_path, capsys):
     rows = ["the house\tдом", "the tree\tдерево", "the river\tрека"]
     (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n")
     code, said = refused(
-        capsys, "--model", encoder, "--bitext", f"de={tmp_path / 'pairs.tsv'}", "--out", tmp_path / "out"
+        capsys, "--model", encoder, "--bitext", f"de={tmp_path / 'pairs.tsv'}", "--out", tmp_path / "out", *options
     )
     assert code == 2
     assert "pairs.tsv, line" in said
     assert "not de" in said
+    assert not (tmp_path / "out").exists()

@@ -13,12 +13,12 @@ import torch
 import crosslift as xl
 from crosslift import cli
 from crosslift.errors import BadInput
-from crosslift.methods.adjust import Adjust
+from crosslift.methods.adjust import Adjust, word_vectors
 from crosslift.methods.finetune import Finetune
 from crosslift.methods.finetune import Settings as FinetuneSettings
 from crosslift.models.load import load_encoder, load_model, load_tokenizer
 from crosslift.runs.adjust import Pairing, adjust, anchor_rows, make_pairs, read_bitexts
-from crosslift.runs.continual import Continual, ContinualPlan, anchor_model
+from crosslift.runs.continual import Continual, ContinualPlan, anchor_model, read_adjustment
 from crosslift.runs.plan import Plan
 from crosslift.runs.settings import Execution, Optimisation
 from crosslift.tasks import task_for
@@ -160,7 +160,7 @@ def test_rows_share_a_pass_at_one_length_where_that_pads_little(kind, encoder, l
     assert first(step, padding - 1)["input_ids"].shape == apart["input_ids"].shape
 
 
-def test_the_anchor_of_an_adjusted_model_is_its_original_unless_said_otherwise(encoder, linked, tmp_path):
+def test_the_anchor_of_an_adjusted_model_is_its_original_unless_said_otherwise(encoder, linked, tmp_path, monkeypatch):
     out = tmp_path / "adjusted"
     adjust(bitext={"de": linked[0]}, model=encoder, out=out, aligner=str(linked[1]), steps=1)
     assert anchor_model("original", str(out)) == str(encoder)
@@ -168,6 +168,30 @@ def test_the_anchor_of_an_adjusted_model_is_its_original_unless_said_otherwise(e
     assert anchor_model("start", str(out)) == str(out)
     assert anchor_model("original", str(encoder)) == str(encoder)
     assert anchor_model("mini-x", str(out)) == "mini-x"
+    monkeypatch.chdir(out)
+    assert anchor_model("original", "model") == anchor_model("original", ".") == str(encoder)
+    assert anchor_model("original", "mini-x") == "mini-x"  # the folder that one stands in says nothing about it
+
+
+@pytest.mark.parametrize("held", ["original", "start"])
+def test_the_anchor_holds_the_vectors_of_the_model_it_names(held, encoder, linked, tmp_path):
+    adjusted = adjust(
+        bitext={"de": linked[0]}, model=encoder, out=tmp_path / "run", aligner=str(linked[1]), steps=2,
+        learning_rate=0.05,
+    ).model  # fmt: skip
+    plain, _, _ = plans_of("classification", encoder, linked)
+    tokenizer, settings, pairing = load_tokenizer(adjusted), Continual(adjustment_model=held), Pairing()
+    adjustment = read_adjustment({"de": linked[0]}, "en", settings, pairing)
+    plan, said = adjustment.join(plain, "finetune", str(adjusted), tokenizer, Execution(), torch.device("cpu"))
+    rows = np.arange(len(plan.adjust.pairs))
+    kept = plan.adjust.anchors.flat(rows).astype(np.float32)
+    named, other = (
+        word_vectors(load_encoder(name), plan.adjust.pairs.source, rows, tokenizer.pad_token_id).values
+        for name in ((encoder, adjusted) if held == "original" else (adjusted, encoder))
+    )
+    assert said[-1] == f"anchor    {encoder if held == 'original' else adjusted}"
+    np.testing.assert_allclose(kept, named, atol=5e-3)
+    assert np.abs(kept - other).max() > 0.05
 
 
 def test_an_anchor_with_another_tokenizer_is_refused(encoder, linked, tmp_path):

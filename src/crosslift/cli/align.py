@@ -102,6 +102,8 @@ def align(
     if save is not None and aligner != "statistical" and not aligner.endswith(".safetensors"):
         raise BadInput(f'The aligner "{aligner}" is not trained here, so it cannot be saved.', "Leave out --save.")
     found = align_words(pairs, scores=scores or why is not None, **chosen)
+    if scores and found.alignment.scores is None:
+        raise BadInput(f'"{aligner}" gives no scores.', "The statistical aligner and encoders do.")
     lines = _lines(found, scores)
     if out is not None or not as_json:
         _write(out, lines)

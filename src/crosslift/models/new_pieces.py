@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _LONGEST_PIECE = 24  # characters
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+# Where a word ends within a stretch of text: some tokenizers (Gemma's) mark words, but do not split text at them.
+_END = re.compile(r"(?<=[^▁])(?=▁+[^▁])")
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ def choose_pieces(
         name = _joined(pair, kind)
         if special & set(pair) or len(name) > _LONGEST_PIECE or name in special:
             continue
+        if any(_BYTE.fullmatch(piece) for piece in pair):  # joined names of bytes spell nothing
+            continue
         own = [i for piece in pair for i in parts.get(piece, [vocabulary.get(piece, -1)])]
         if -1 in own:
             continue
@@ -104,7 +110,7 @@ def _word_counts(backend: Tokenizer, texts: Iterable[str]) -> Counter[str]:
     for line in texts:
         text = backend.normalizer.normalize_str(line) if backend.normalizer else line
         split = backend.pre_tokenizer.pre_tokenize_str(text) if backend.pre_tokenizer else [(text, (0, 0))]
-        counts.update(word for word, _ in split if word)
+        counts.update(word for stretch, _ in split for word in _END.split(stretch) if word)
     return counts
 
 

@@ -119,6 +119,8 @@ def _state(tokenizer: PreTrainedTokenizerBase) -> dict[str, Any]:
     kind = state["model"].get("type")
     if kind not in KINDS:
         raise BadInput(f"A {kind} tokenizer cannot be changed.", f"Kinds: {', '.join(KINDS)}.")
+    if kind == "BPE" and state["model"].get("continuing_subword_prefix"):
+        raise BadInput("A BPE tokenizer that marks the pieces within a word cannot be changed.")
     return state
 
 
@@ -145,15 +147,24 @@ def _needed(state: Mapping[str, Any], keep: set[int]) -> set[int]:
     if model["type"] == "WordPiece":
         return {vocab[model["unk_token"]]}
     ranks = {merge: rank for rank, merge in enumerate(_merges(model))}
-    found = {i for name, i in vocab.items() if len(name) == 1}
+    end: str = model.get("end_of_word_suffix") or ""
+    found = {i for name, i in vocab.items() if len(_letters(name, end)) == 1}
     for name in (name for name, i in vocab.items() if i in keep):
-        found.update(vocab[part] for part in _on_the_way(name, ranks))
+        found.update(vocab[part] for part in _on_the_way(_letters(name, end), ranks))
     return found
 
 
-def _on_the_way(name: str, ranks: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return the pieces that byte-pair merging makes on its way to a piece."""
-    word, found = list(name), []
+def _letters(name: str, end: str) -> list[str]:
+    """Return what merging starts from: the characters of a piece, the last one with the mark of a word's end."""
+    if not end or not name.endswith(end) or name == end:
+        return list(name)
+    bare = name.removesuffix(end)
+    return [*bare[:-1], bare[-1] + end]
+
+
+def _on_the_way(letters: Sequence[str], ranks: Mapping[tuple[str, str], int]) -> list[str]:
+    """Return the pieces that byte-pair merging makes on its way from single characters to a piece."""
+    word, found = list(letters), []
     while len(word) > 1:
         rank, place = min((ranks.get(pair, len(ranks)), place) for place, pair in enumerate(pairwise(word)))
         if rank == len(ranks):
@@ -249,9 +260,10 @@ def _rebuild(
         notice = Path(locate(model)) / "NOTICE"
         if notice.exists():
             shutil.copy(notice, draft / "NOTICE")
-    changed = load_tokenizer(out)
-    _check(changed, state, out)
-    was, now = _ids(tokenizer, lines), _ids(changed, lines)
+        # Before the folder is in place: it must not stay where this is refused or interrupted.
+        changed = load_tokenizer(draft)
+        _check(changed, state, out)
+        was, now = _ids(tokenizer, lines), _ids(changed, lines)
     number = np.full(max(len(tokenizer), max(kept) + 1), -1, dtype=np.int64)
     number[list(kept)] = np.arange(len(kept))
     same = [np.array_equal(number[a], b) for a, b in zip(_rows(was), _rows(now), strict=True)]

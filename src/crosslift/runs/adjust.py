@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,13 +17,20 @@ from numpy.typing import NDArray
 
 from crosslift.align import align_words
 from crosslift.align.encoded_pairs import EncodedPairs, encode_pairs, join_pairs, pieces_as_words
-from crosslift.align.pharaoh import SUFFIXES
+from crosslift.align.pharaoh import SUFFIXES, write_pharaoh
 from crosslift.data.bitext import read_bitext
 from crosslift.data.bitext_filter import BitextFilter, check_scripts, filter_bitext
 from crosslift.data.examples import Examples
 from crosslift.errors import BadInput
 from crosslift.methods.adjust import Adjust, Settings, word_vectors
-from crosslift.models.frozen import FrozenCache, FrozenRows, text_keys, tokenizer_fingerprint, weights_fingerprint
+from crosslift.models.frozen import (
+    FrozenCache,
+    FrozenRows,
+    cache_folder,
+    text_keys,
+    tokenizer_fingerprint,
+    weights_fingerprint,
+)
 from crosslift.models.load import load_encoder, load_tokenizer
 from crosslift.runs.deliver import save_model
 from crosslift.runs.folder import RunFolder
@@ -34,6 +43,8 @@ from crosslift.runs.train import make_accelerator, train
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+    from crosslift.align import AlignedBitext
 
 File = str | Path | Sequence[str | Path]
 Bitexts = Mapping[str, File | Examples]
@@ -56,7 +67,7 @@ class Pairing:
     )
     keep_identical: bool = field(default=False, metadata={"help": "Keep links between equal strings."})
     unfiltered: bool = field(
-        default=False, metadata={"help": "Leave out the checks of the bitext (length, script, …)."}
+        default=False, metadata={"help": "Leave out the filters of the bitext (length, script of a pair, …)."}
     )
     max_words: int = field(default=64, metadata={"help": "Pairs with more words on a side are left out."})
     pair_length: int = field(default=128, metadata={"help": "Longer sentences are cut, in tokens."})
@@ -228,8 +239,7 @@ def read_bitexts(bitext: Bitexts, source: str, pairing: Pairing) -> dict[str, Ex
             found[language] = replace(given, pair_language=language)
         else:
             found[language] = read_bitext(given, language=source, pair_language=language)
-        if not pairing.unfiltered:
-            check_scripts(found[language])
+        check_scripts(found[language])
     return found
 
 
@@ -247,15 +257,14 @@ def make_pairs(
         if not (links_given or pairing.unfiltered):
             bitext = filter_bitext(bitext, BitextFilter(max_words=pairing.max_words))
         pieces = settings.pooling == "subwords"
-        if pieces and links_given:
+        if pieces and pairing.aligner not in ("statistical", "eflomal"):
             raise BadInput(
-                "With --pooling subwords the pieces are aligned, not the words of a file.", "Drop --aligner."
+                f"With --pooling subwords the pieces are aligned, and {pairing.aligner} links words.", "Drop --aligner."
             )
-        aligned = align_words(
+        aligned = _aligned(
             pieces_as_words(bitext, tokenizer, pairing.pair_length) if pieces else bitext,
-            aligner=pairing.aligner,
-            symmetrise=pairing.symmetrise,
-            words="spaces" if pieces else pairing.cut,
+            "spaces" if pieces else pairing.cut,
+            pairing,
         )
         found = encode_pairs(
             aligned,
@@ -268,6 +277,21 @@ def make_pairs(
         )
         parts.append(drawn(found, pairing.pairs, seed))
     return join_pairs(parts)
+
+
+def _aligned(bitext: Examples, words: str, pairing: Pairing) -> AlignedBitext:
+    """Align one bitext; what is drawn at random is kept, for a run that goes on and for its other processes."""
+    align = partial(align_words, bitext, words=words)
+    if pairing.aligner != "eflomal":
+        return align(aligner=pairing.aligner, symmetrise=pairing.symmetrise)
+    name = f"{fingerprint({bitext.pair_language or 'und': bitext}, '')}-{words}-{pairing.symmetrise}"
+    kept = cache_folder().parent / "links" / f"{name}.links"
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with kept.with_suffix(".lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not kept.exists():
+            write_pharaoh(kept, align(aligner="eflomal", symmetrise=pairing.symmetrise).alignment)
+    return align(aligner=kept)
 
 
 def drawn(pairs: EncodedPairs, count: int | None, seed: int) -> EncodedPairs:

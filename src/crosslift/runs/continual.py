@@ -197,9 +197,11 @@ def anchor_model(asked: str, model: str) -> str:
         return model
     if asked != "original":
         return asked
-    for folder in (Path(model), Path(model).parent):
-        if (folder / "config.json").exists():
-            config = RunFolder(folder).config
+    path = Path(model).absolute()
+    for run in (RunFolder(path), RunFolder(path.parent)):
+        # A name such as mini-x is no folder, wherever one stands.
+        if path.is_dir() and path in (run.path, run.model) and run.config_file.exists():
+            config = run.config
             if config.get("method") == "adjust":
                 return str(config["model"])
     return model
@@ -226,7 +228,7 @@ class ContinualPlan(Plan):
         self._pairs: tuple[int, list[np.ndarray]] = (-1, [])
 
     def pairs(self, step: int) -> np.ndarray:
-        """Return the aligned pairs of a step, over all processes: every pair once before any comes again."""
+        """Return the aligned pairs of a step, over all processes: none comes again while enough others are left."""
         epoch, place = divmod(step, len(self.adjust.lengths) // self.batch_pairs)
         if self._pairs[0] != epoch:
             lengths = self.adjust.lengths
