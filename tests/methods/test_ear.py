@@ -9,7 +9,7 @@ from torch._dynamo.testing import CompileCounter
 
 import crosslift as xl
 from crosslift.data.examples import Examples
-from crosslift.errors import BadInput, BrokenRun
+from crosslift.errors import BadInput, BrokenRun, Unfinished
 from crosslift.methods.ear import (
     Ear,
     Settings,
@@ -194,6 +194,45 @@ def test_micro_batches_add_up_to_the_whole_batch(folders):
         torch.testing.assert_close(whole[name], (2 * parts[0][name] + 4 * parts[1][name]) / 6, atol=1e-6, rtol=1e-4)
 
 
+def gradients(model):
+    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    model.zero_grad(set_to_none=True)
+    return found
+
+
+@pytest.mark.parametrize("kind", list(MAKERS))
+def test_processes_together_have_the_gradient_of_one(kind, folders):
+    method, model = made(folders, kind, preset="paper")
+    plan = Plan(method, Optimisation(batch_size=7, steps=2), max_tokens=60, seed=1)
+    found = {}
+    for world in (1, 3):
+        for rank in range(world):
+            for batch, share in plan.batches(1, rank, world):
+                (sum(method.loss(model, batch).values()) * share).backward()
+        found[world] = gradients(model)
+    for name, gradient in found[1].items():
+        torch.testing.assert_close(found[3][name], gradient, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("settings", [{"beta": 1e4}, {"pull": "sentence"}, {"push": "noise", "beta": 1e4}])
+def test_gradient_checkpointing_changes_no_gradient(settings, folders):
+    method, model = made(folders, preset="paper", **settings)
+    batch = method.batch(np.arange(6), 0)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    model.train()
+    found = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        sum(method.loss(model, batch).values()).backward()
+        found.append(gradients(model))
+        model.gradient_checkpointing_enable()
+    assert found[0].keys() == found[1].keys()
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, atol=1e-6, rtol=1e-4)
+
+
 def test_words_of_pairs_are_matched_on_both_sides(folders):
     method, _ = made(folders, examples=classification(12, seed=1, pairs=True))
     batch = method.batch(np.arange(6), 0)
@@ -237,6 +276,20 @@ def test_a_long_text_keeps_its_labels_in_both_and_has_no_pull(kind, options, fol
     cut = np.bincount(method.data.encoded.example_of)[method.data.encoded.example_of] > 1
     assert (batch["word_first"][: len(rows)][torch.from_numpy(cut)] == -1).all()
     assert all(torch.isfinite(term) for term in method.loss(model, batch).values())
+
+
+def test_a_text_that_is_cut_off_is_compared_in_the_words_that_are_left_in_both(folders):
+    examples = classification(12, seed=1)
+    task = task_for(examples, None, max_length=16)
+    model = load_model(str(folders["bert"]), task, head_seed=1).eval()
+    method = Ear(Settings(synonyms=SYNONYMS, rate=1.0), task, wordpiece_tokenizer(), examples)
+    method.prepare(model, 1)
+    batch = method.batch(np.arange(12), 0)
+    there = (batch["word_first"] >= 0).chunk(2)
+    # Synonyms here have more pieces, so fewer words have room.
+    assert (there[0] & ~there[1]).any()
+    assert (there[0] & there[1]).any(1).all()
+    assert method.loss(model, batch)["apt"] > 0
 
 
 def test_presets_set_weights_and_reductions(folders):
@@ -333,6 +386,30 @@ def test_the_same_seed_gives_the_same_weights_again(folders, tmp_path):
         xl.fit("ear", out=tmp_path / name, **options).model / "model.safetensors" for name in ("first", "again")
     )
     assert first.read_bytes() == again.read_bytes()
+
+
+def test_a_run_that_was_interrupted_ends_with_the_same_weights(folders, tmp_path, monkeypatch):
+    # Neighbours are those of the embeddings before training, also when the run goes on from trained ones.
+    texts = ["the dog is over the fox", "the capital of the dog", "in the fox was the capital"] * 4
+    names = [str(i) for i in range(12)]
+    data = Examples("classification", "en", names, texts, labels=["x", "y", "x"] * 4, name="whole-words")
+    options = {"model": folders["bert"], "data": data, "dev": data, "steps": 6, "batch_size": 4, "evaluations": 1}
+    options |= {"checkpoint_every": 2, "learning_rate": 1e-2, "rate": 0.5}
+    whole = xl.fit("ear", out=tmp_path / "whole", **options)
+    real = Plan.batches
+
+    def stop_at_4(self, step, rank, world):
+        if step == 4:
+            raise Unfinished("stop", "")
+        yield from real(self, step, rank, world)
+
+    monkeypatch.setattr(Plan, "batches", stop_at_4)
+    with pytest.raises(Unfinished):
+        xl.fit("ear", out=tmp_path / "cut", **options)
+    monkeypatch.setattr(Plan, "batches", real)
+    resumed = xl.fit("ear", out=tmp_path / "cut", **options)
+    one, other = (run.model / "model.safetensors" for run in (whole, resumed))
+    assert one.read_bytes() == other.read_bytes()
 
 
 def test_fixed_copies_come_again_and_the_released_preset_has_three(folders):

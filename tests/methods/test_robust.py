@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 import crosslift as xl
-from crosslift.errors import BadInput
+from crosslift.errors import BadInput, Unfinished
 from crosslift.methods.robust import (
     RADII,
     Robust,
@@ -215,6 +215,47 @@ def test_answers_are_compared_as_probabilities_of_words():
 def test_settings_that_cannot_be_are_refused(setting, value, message):
     with pytest.raises(BadInput, match=message):
         Settings(**{setting: value})
+
+
+@pytest.mark.parametrize("variant", ["adv", "xtune"])
+def test_gradient_checkpointing_changes_no_gradient(folder, variant):
+    method, model = made(folder, variant, radius=0.5)
+    batch = method.batch(np.arange(6), 0)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    model.train()
+    found = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        sum(method.loss(model, batch).values()).backward()
+        found.append({name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None})
+        model.zero_grad(set_to_none=True)
+        model.gradient_checkpointing_enable()
+    assert found[0].keys() == found[1].keys()
+    for name, gradient in found[0].items():
+        torch.testing.assert_close(found[1][name], gradient, atol=1e-6, rtol=1e-4)
+
+
+def test_a_run_that_was_interrupted_ends_with_the_same_weights(folder, tmp_path, monkeypatch):
+    # The radius is that of the embeddings before training, also when the run goes on from trained ones.
+    options = {"variant": "rs-rp", "radius": 0.5, "model": folder, "data": classification(16), "dev": classification(6)}
+    options |= {"steps": 6, "batch_size": 4, "evaluations": 1, "checkpoint_every": 2, "learning_rate": 1e-2}
+    whole = xl.fit("robust", out=tmp_path / "whole", **options)
+    real = Robust.batch
+
+    def stop_at_4(self, rows, step):
+        if step == 4:
+            raise Unfinished("stop", "")
+        return real(self, rows, step)
+
+    monkeypatch.setattr(Robust, "batch", stop_at_4)
+    with pytest.raises(Unfinished):
+        xl.fit("robust", out=tmp_path / "cut", **options)
+    monkeypatch.setattr(Robust, "batch", real)
+    resumed = xl.fit("robust", out=tmp_path / "cut", **options)
+    one, other = (run.model / "model.safetensors" for run in (whole, resumed))
+    assert one.read_bytes() == other.read_bytes()
 
 
 @pytest.mark.parametrize("kind", list(MAKERS))

@@ -52,6 +52,16 @@ def test_copies_follow_their_originals_and_differ_by_seed():
     assert augmented_copies(source(rate=0.5), 3, seed=2).texts != made.texts[12:]
 
 
+def test_ids_of_copies_are_never_those_of_originals(tmp_path):
+    names = ["a", "a-1", "a--1", *(f"b{i}" for i in range(9))]
+    words = Source(SynonymSettings(synonyms=SYNONYMS), replace(classification(12), ids=names))
+    made = augmented_copies(words, 2, seed=1, originals=True)
+    write_examples(made, tmp_path / "more.jsonl")
+    assert list(xl.load(tmp_path / "more.jsonl", language="en").ids) == list(made.ids)
+    assert list(made.ids[12:14]) == ["a---1", "a-1---1"]
+    assert list(augmented_copies(words, 2, seed=1).ids[:2]) == ["a-1", "a-1-1"]
+
+
 def test_a_copy_number_is_one_of_the_copies_and_all_come_up():
     rows = np.arange(1000)
     numbers = copy_numbers(rows, seed=1, step=5, copies=4)

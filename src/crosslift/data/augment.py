@@ -171,9 +171,10 @@ def copy_numbers(which: Rows, seed: int, step: int, copies: int) -> Rows:
 
 
 def augmented_copies(source: Source, copies: int, seed: int, *, originals: bool = False) -> Examples:
-    """Return `copies` versions of every example with words replaced; ids end in the number of the copy.
+    """Return `copies` versions of every example with words replaced; ids end in `-` and the number of the copy.
 
-    All versions of an example share its parallel id (its id, where it has none).
+    All versions of an example share its parallel id (its id, where it has none). Where an original that stays has such
+    an id already, all copies have one more `-`.
 
     Args:
         source: Examples with synonyms.
@@ -188,9 +189,13 @@ def augmented_copies(source: Source, copies: int, seed: int, *, originals: bool 
     # A split must keep the copies of an example on one side.
     source_ids = examples.parallel_ids or examples.ids
     parts = [replace(examples, parallel_ids=source_ids)] if originals else []
+    taken = set(examples.ids) if originals else set()
+    mark = "-"
+    while not taken.isdisjoint(f"{id_}{mark}{copy + 1}" for id_ in taken for copy in range(copies)):
+        mark += "-"
     for copy in range(copies):
         drawn, _ = source.draw(rows, seed, copy)
-        parts.append(replace(drawn, ids=[f"{id_}-{copy + 1}" for id_ in drawn.ids], parallel_ids=source_ids))
+        parts.append(replace(drawn, ids=[f"{id_}{mark}{copy + 1}" for id_ in drawn.ids], parallel_ids=source_ids))
     return concatenate(parts)
 
 

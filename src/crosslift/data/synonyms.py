@@ -31,6 +31,7 @@ _NEGATIONS = frozenset(
     """no not nor none never nothing nobody nowhere neither without cannot hardly barely unless except
     nicht nichts nie niemals kein keine keinen keinem keiner keines niemand nirgends weder ohne kaum
     non ne pas jamais rien aucun aucune sans ni personne
+    né mai niente nulla nessun nessuno nessuna senza neanche nemmeno neppure
     nunca jamás nada nadie ninguno ninguna ningún sin tampoco não nenhum nenhuma sem ninguém
     не нет ни никогда никто ничего нигде без нельзя
     niet nooit geen niets niemand zonder nie nigdy nic nikt bez""".split()  # noqa: SIM905  readable so

@@ -11,7 +11,8 @@ A Simple and Effective Method to Improve Zero-Shot Cross-Lingual Transfer Learni
 Where we depart from paper or released code:
 
 * attention is compared word by word, not token by token: a synonym with more pieces shifts nothing;
-* padding is in no term, and attention is taken before dropout, so that x = xᵃ gives a pull of exactly 0;
+* padding is in no term, and attention is taken before its dropout: without dropout below, x = xᵃ gives a pull of
+  exactly 0;
 * `default` averages over valid cells, of each example and then over examples (so that micro-batches do not
   change the sum; in tagging, where they are weighed by their words, they change it a little); `paper` sums as in the
   equations; `released` averages over all cells of the padded batch, token by token, with the weights of the released
