@@ -25,7 +25,7 @@ from crosslift.measure.significance import format_p, holm, permutation_test
 from crosslift.tasks.metrics import Metric, accuracy, entity_f1
 
 CEILING = "the task model"
-BASELINES = ("emb-map", "emb-learn", "hmlm", "mixed", *FINETUNE)
+BASELINES = ("emb-map", "emb-learn", "hmlm", "align", "mixed", *FINETUNE)
 CHANCE = {"massive-intent": 100 / 60, "sib200": 100 / 7, "panx": 0.0, "xnli": 100 / 3, "xquad": 0.0}
 """Accuracy of guessing a class evenly; F1 of saying nothing."""
 

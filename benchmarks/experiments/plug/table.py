@@ -40,6 +40,7 @@ from transfer import LEARNING_RATE, TARGETS, TASKS
 
 CHOSEN = ("massive-intent", "sib200", "panx", "xnli", "xquad")
 FINETUNE = {"finetune": None, "finetune, 6 layers frozen": 6}
+RIDGES = {"emb-map": 1e-3, "emb-map, least squares": 1e-9}
 LONGEST_FIRST = ("xquad", "xnli", "massive-intent", "panx", "sib200")
 SENTENCES = 500
 
@@ -55,7 +56,7 @@ class System(NamedTuple):
 
 def systems(seed: int, arguments: argparse.Namespace) -> list[System]:
     """Return what the task model of a seed is plugged into."""
-    found = [System("emb-map")]
+    found = [System(name) for name in RIDGES]
     if arguments.learnt:
         found.append(System("emb-learn"))
     for number, given in enumerate(arguments.connectors):
@@ -118,11 +119,11 @@ def encoded(data: str, language: str, limit: int | None, model: str, task: Any) 
 
 
 @cache
-def mapped(multi: str, mono: str) -> Any:  # noqa: ANN401  a tensor
+def mapped(multi: str, mono: str, ridge: float) -> Any:  # noqa: ANN401  a tensor
     import crosslift as xl
     from crosslift.models.other_vocabulary import mapped_embeddings
 
-    return mapped_embeddings(xl.load_encoder(multi), xl.load_encoder(mono), vocabulary(multi), vocabulary(mono))
+    return mapped_embeddings(xl.load_encoder(multi), xl.load_encoder(mono), vocabulary(multi), vocabulary(mono), ridge)
 
 
 def fit(model: str, task: str, seed: int, out: Path, frozen: int | None, arguments: argparse.Namespace) -> Any:  # noqa: ANN401
@@ -254,7 +255,8 @@ def job(kind: str, task_name: str, seed: int, arguments: argparse.Namespace, end
             check_descent(original, str(folder.model), loaded)
             model = to_native(loaded.multi, loaded.connector, original, loaded.facts.plug_layer, task.kind)
         else:
-            vectors = mapped(multi, arguments.mono) if system.name == "emb-map" else learnt(arguments.learnt)
+            ridge = RIDGES.get(system.name)
+            vectors = mapped(multi, arguments.mono, ridge) if ridge else learnt(arguments.learnt)
             model = with_embeddings(copy.deepcopy(original), vectors, vocabulary(multi))
         score(system, model, task, multi)
         if torch.cuda.is_available():

@@ -75,6 +75,7 @@ def mapped_embeddings(
     mono: PreTrainedModel,
     multi_tokenizer: PreTrainedTokenizerBase,
     mono_tokenizer: PreTrainedTokenizerBase,
+    ridge: float = RIDGE,
 ) -> Tensor:
     """Return the multilingual embeddings in the monolingual space: (multilingual vocabulary, width).
 
@@ -82,7 +83,7 @@ def mapped_embeddings(
     """
     ours, theirs = (model.get_input_embeddings().weight.detach().float().cpu() for model in (multi, mono))
     left, right = shared_pieces(multi_tokenizer, mono_tokenizer)
-    mapped: Tensor = ours @ linear_map(ours[left], theirs[right])
+    mapped: Tensor = ours @ linear_map(ours[left], theirs[right], ridge)
     for role in _ROLES:
         here, there = getattr(multi_tokenizer, role), getattr(mono_tokenizer, role)
         if here is not None and there is not None:
