@@ -103,6 +103,8 @@ def test_without_translations_candidates_are_compared_on_text_of_the_task_models
     assert done.rule == "agreement with the task model; no label was read"
     signals = json.loads((tmp_path / "out" / "transfer.json").read_text())["signals"]
     assert set(signals) == {"distill", "plug"} and done.chosen in signals
+    config = json.loads((tmp_path / "out" / "runs" / "connector" / "config.json").read_text())
+    assert (config["settings"]["hmlm"], config["settings"]["align"]) == (0.0, 1.0)  # what few steps learn most from
 
 
 def test_random_label_igap_stands_beside_the_other_signals(encoder, tmp_path):

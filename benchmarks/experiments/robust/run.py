@@ -125,7 +125,7 @@ def job(task: str, source: str, system: str, seed: int, arguments: argparse.Name
     out = Path(arguments.scratch) / name
     run = xl.fit(
         method, model=arguments.model, data=data, source=source, out=out, seeds=[seed], learning_rate=arguments.rate,
-        evaluations=1, select="last", max_tokens=16384, **settings,
+        evaluations=1, select="last", max_tokens=16384, precision=arguments.precision, **settings,
     )  # fmt: skip
     trained = time.monotonic() - began
     dev = next(iter(run.summary()[0]["dev"]["last"].values()))
@@ -165,7 +165,7 @@ def scored(run: Any, data: str, source: str, name: str, arguments: argparse.Name
             model = load_model(str(folder.model), task).to(device)
             pad_id = int(load_tokenizer(arguments.model).pad_token_id)
         rows = encoded(data, language, arguments.limit, arguments.model, task)
-        predictions = task.decode(run_model(model, task, rows, pad_id), rows, texts)
+        predictions = task.decode(run_model(model, task, rows, pad_id, precision=arguments.precision), rows, texts)
         main = next(iter(task.metrics(texts, predictions).values()))
         row["metric"] = main.name
         row["scores"][language] = round(main.value, 2)
@@ -209,6 +209,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="stop each run after so many steps: a dry run")
     parser.add_argument("--limit", type=int, help="at most so many test examples per language")
     parser.add_argument("--rate", type=float, default=3e-4)
+    parser.add_argument(
+        "--precision",
+        default="auto",
+        help="of training and scoring; `crosslift env` says whether bf16 saves time on a CPU",
+    )
     parser.add_argument(
         "--radius", type=json.loads, default={}, help='of adv and rs-rp, as {"adv": 0.1}; default: those of crosslift'
     )

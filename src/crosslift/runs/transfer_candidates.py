@@ -233,9 +233,10 @@ def _plug(inputs: Inputs, runs: Path, settings: Mapping[str, Any], watch: Watch)
     steps = int(settings.get("steps") or CONNECTOR_STEPS)
     if connector is None:
         file = _as_file(inputs, runs)
+        # Vectors of words teach far more than hidden words do in a few steps (docs/methods/plug.md).
         trained = fit_connector(
             multi=inputs.model, mono=cast("str", inputs.base), text=file, out=runs / "connector", steps=steps,
-            seed=inputs.seeds[0], processes=1, watch=watch, **_connector_size(inputs, settings),
+            hmlm=0.0, align=1.0, seed=inputs.seeds[0], processes=1, watch=watch, **_connector_size(inputs, settings),
         )  # fmt: skip
         connector, spent = str(trained.path), float(str(trained.summary["seconds"]))
     config: dict[str, object] = {
