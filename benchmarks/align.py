@@ -2,6 +2,7 @@
 
 python benchmarks/align.py --shared ../shared                     error rates, 30k pairs (about 15 minutes on a CPU)
 python benchmarks/align.py --shared ../shared --parts embedding --model xlm-roberta-base --rows 4000     on a GPU
+python benchmarks/align.py --shared ../shared --parts without      without each measure for rare words
 python benchmarks/align.py --shared ../shared --dry               everything, small
 """
 
@@ -14,21 +15,31 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import torch
 
-from crosslift.align import align_words, score_alignment, symmetrise
+from crosslift.align import align_words, expectation, score_alignment, symmetrise
 from crosslift.align.aligned import cut_words
 from crosslift.align.eflomal import align_eflomal
 from crosslift.align.links import Alignment
-from crosslift.align.statistical import train
+from crosslift.align.statistical import Settings, train
 from crosslift.data.bitext import read_bitext
 from crosslift.data.examples import Examples
 from crosslift.data.wordalign import GoldAlignment, read_gold
 
 WAYS = ("intersection", "grow-diag-final-and")
+WITHOUT = {
+    "all": Settings(),
+    "leaving out the own cell": Settings(),
+    "agreement": Settings(free_rounds=Settings().diagonal_rounds + Settings().rounds),
+    "equal words": Settings(same=0),
+}
+"""The statistical aligner as it is, and without each of the things it does about rare words."""
 
 
 def gold_sets(shared: Path) -> dict[str, dict[str, list[GoldAlignment]]]:
@@ -67,8 +78,10 @@ def further_pairs(shared: Path, pair: str, count: int) -> tuple[list[list[str]],
     return sides if pair.startswith("en-") else (sides[1], sides[0])
 
 
-def error_rates(shared: Path, count: int, only: list[str] | None) -> list[dict[str, object]]:
-    table = []
+def texts(
+    shared: Path, count: int, only: list[str] | None
+) -> Iterator[tuple[str, list[list[str]], list[list[str]], list[int], list[GoldAlignment]]]:
+    """Yield each language pair, the words of both sides to learn from, and the rows of the test set, which is last."""
     for pair, splits in gold_sets(shared).items():
         if only and pair not in only:
             continue
@@ -76,6 +89,13 @@ def error_rates(shared: Path, count: int, only: list[str] | None) -> list[dict[s
         source, target = further_pairs(shared, pair, count)
         source = [list(g.source) for g in gold] + source
         target = [list(g.target) for g in gold] + target
+        rows = range(len(gold) - len(splits["test"]), len(gold)) if "dev" in splits else range(len(gold))
+        yield pair, source, target, list(rows), splits["test"]
+
+
+def error_rates(shared: Path, count: int, only: list[str] | None) -> list[dict[str, object]]:
+    table = []
+    for pair, source, target, rows, gold in texts(shared, count, only):
         began, cpu = time.perf_counter(), time.process_time()
         _, own, other = train(source, target)
         directions = (other.links("target"), own.links("source"))
@@ -86,14 +106,40 @@ def error_rates(shared: Path, count: int, only: list[str] | None) -> list[dict[s
         after = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime + time.process_time()
         theirs = {"seconds": time.perf_counter() - began, "cpu_seconds": after - before}
         row: dict[str, object] = {"pair": pair, "training_pairs": len(source)}
-        rows = range(len(gold) - len(splits["test"]), len(gold)) if "dev" in splits else range(len(gold))
         for name, both, cost in (("crosslift", directions, ours), ("eflomal", theirs_directions, theirs)):
             row[name] = {key: round(value, 1) for key, value in cost.items()} | {
-                way: rounded(symmetrise(*both, way).select(list(rows)), splits["test"]) for way in WAYS
+                way: rounded(symmetrise(*both, way).select(rows), gold) for way in WAYS
             }
         table.append(row)
         print(json.dumps(row), flush=True)
     return table
+
+
+def without(shared: Path, count: int, only: list[str] | None) -> list[dict[str, object]]:
+    """Return error rates of the statistical aligner as it is, and without each of its measures for rare words."""
+    table = []
+    for pair, source, target, rows, gold in texts(shared, count, only):
+        row: dict[str, object] = {"pair": pair, "training_pairs": len(source)}
+        for name, settings in WITHOUT.items():
+            with _cells_vouching() if name == "leaving out the own cell" else nullcontext():
+                _, own, other = train(source, target, settings)
+            both = other.links("target"), own.links("source")
+            row[name] = {way: rounded(symmetrise(*both, way).select(rows), gold)["aer"] for way in WAYS}
+        table.append(row)
+        print(json.dumps(row), flush=True)
+    return table
+
+
+@contextmanager
+def _cells_vouching() -> Iterator[None]:
+    """Let a cell's own expected count stay in what it is judged by."""
+    kept = {name: getattr(expectation, name) for name in ("_emission", "_nothing")}
+
+    def whole(name):  # noqa: ANN001, ANN202
+        return lambda chunk, counts, prior, own, direction: kept[name](chunk, counts, prior, None, direction)
+
+    with mock.patch.multiple(expectation, **{name: whole(name) for name in kept}):
+        yield
 
 
 def rounded(links: Alignment, gold: list[GoldAlignment]) -> dict[str, float]:
@@ -193,7 +239,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--shared", type=Path, default=Path("../shared"))
     parser.add_argument("--parts", default="error,time,embedding")
-    parser.add_argument("--pairs", type=int, default=15_000, help="further pairs to learn from, per language")
+    parser.add_argument("--pairs", type=int, default=10_000, help="further pairs to learn from, per language")
     parser.add_argument("--only", help="language pairs, by commas")
     parser.add_argument("--model", default="mini-x", help="encoder of the embedding aligner")
     parser.add_argument("--rows", type=int, default=1000, help="pairs for the embedding aligner")
@@ -213,6 +259,9 @@ def main() -> None:
         fresh = error_rates(given.shared, 1000 if given.dry else given.pairs, only)
         kept = [row for row in result.get("error_rates", []) if row["pair"] not in {r["pair"] for r in fresh}]
         result["error_rates"] = sorted(kept + fresh, key=lambda row: row["pair"])
+    if "without" in parts:
+        only = ["en-hi"] if given.dry else given.only.split(",") if given.only else None
+        result["without"] = without(given.shared, 1000 if given.dry else given.pairs, only)
     if "time" in parts:
         result["time"] = thirty_thousand(given.shared, 2000 if given.dry else 30_000)
         print(json.dumps(result["time"]))

@@ -128,6 +128,14 @@ def test_every_family_of_encoders_aligns(tmp_path, family):
     assert found.left_out == {"empty side": 1}
 
 
+def test_a_device_that_is_not_there_and_a_share_that_is_none_are_refused(encoder):
+    with pytest.raises(BadInput, match="--device tpu: torch has no such device here"):
+        align_words(bitext(), aligner=str(encoder), device="tpu")
+    for threshold in (-0.1, 1.0, float("nan")):
+        with pytest.raises(BadInput, match="--threshold is a share"):
+            EmbeddingSettings(method="softmax", threshold=threshold)
+
+
 def test_an_unknown_method_names_the_nearest():
     with pytest.raises(BadInput, match='Did you mean "itermax"'):
         EmbeddingSettings(method="itermacs")

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crosslift.align.links import WAYS, Alignment, Candidates, symmetrise
+from crosslift.align.links import WAYS, Alignment, Candidates, _Growing, symmetrise
 from crosslift.errors import BadInput
 
 LINKS = st.lists(st.frozensets(st.tuples(st.integers(0, 5), st.integers(0, 6)), max_size=14), min_size=1, max_size=5)
@@ -49,6 +49,19 @@ def test_growth_takes_neighbours_of_the_intersection_and_then_lonely_words():
     # (1, 1) and (0, 1) touch (0, 0), but (0, 1) comes first and uses target word 1; then (1, 1) still has word 1 free.
     grown = symmetrise(forward, backward, "grow-diag-final-and").links(0)
     assert grown == [(0, 0), (0, 1), (1, 1), (3, 3), (4, 5), (5, 4)]
+
+
+def test_links_grow_slab_by_slab(monkeypatch):
+    forward = Alignment.build(7, np.arange(7), np.arange(7), np.arange(7), np.full(7, 0.5))
+    backward = Alignment.build(7, np.arange(7), np.arange(7), np.arange(7) % 3, np.full(7, 0.5))
+    whole = symmetrise(forward, backward, "grow-diag-final-and")
+    tables = []
+    monkeypatch.setattr("crosslift.align.links._SLAB", 2)
+    monkeypatch.setattr(_Growing, "grow", lambda self, grow=_Growing.grow: (tables.append(len(self.table)), grow(self)))
+    slabs = symmetrise(forward, backward, "grow-diag-final-and")
+    assert len(tables) == 4
+    for name in ("starts", "source", "target", "scores"):
+        np.testing.assert_array_equal(getattr(slabs, name), getattr(whole, name))
 
 
 def test_unknown_symmetrisation_names_the_nearest():

@@ -1,3 +1,4 @@
+import math
 import time
 from collections import Counter, defaultdict
 
@@ -142,7 +143,17 @@ def test_sides_of_other_lengths_are_refused():
         train([["a"], ["b"]], [["c"]])
 
 
-@pytest.mark.parametrize("bad", [{"null": 1.0}, {"prior": 0.0}, {"rounds": 0, "diagonal_rounds": 0}, {"same": -1.0}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"null": 1.0},
+        {"prior": 0.0},
+        {"rounds": 0, "diagonal_rounds": 0},
+        {"same": -1.0},
+        {"prior": math.nan},
+        {"diagonal": math.inf},
+    ],
+)
 def test_settings_that_cannot_work_are_refused(bad):
     with pytest.raises(BadInput):
         Settings(**bad)

@@ -46,6 +46,15 @@ def test_scores_reasons_and_the_aligner_are_written_on_request(pairs, tmp_path, 
     assert len((tmp_path / "new").read_text().split("\n")) == 151
 
 
+def test_a_tab_within_a_sentence_makes_no_column_of_the_pairs_left_out(tmp_path):
+    (tmp_path / "a.en").write_text("one\ttwo\nyes\n")
+    (tmp_path / "a.de").write_text("one\ttwo\nja\n")
+    files = [str(tmp_path / name) for name in ("a.en", "a.de")]
+    dropped = tmp_path / "dropped.tsv"
+    assert run(["align", *files, "-o", str(tmp_path / "links"), "--dropped", str(dropped)]) == 0
+    assert dropped.read_text().split("\n")[1] == "1\tboth sides are the same\tone two\tone two"
+
+
 def test_links_go_to_the_screen_or_into_json(pairs, capsys):
     file, links = pairs
     first = " ".join(f"{i}-{j}" for i, j in links[0])
@@ -85,6 +94,11 @@ def test_gold_links_are_scored(tmp_path, pairs, capsys):
         (["a.tsv", "--save", "x", "--aligner", "good", "-o", "out"], "cannot be saved"),
         (["a.tsv", "--gold", "a.tsv", "-o", "out"], "--out writes nothing with --gold"),
         (["a.tsv", "--gold", "a.tsv", "--dropped", "out"], "--dropped writes nothing with --gold"),
+        (["a.tsv", "--gold", "a.tsv", "--scores"], "--scores writes nothing with --gold"),
+        (["a.tsv", "--save", "out"], "--save out: a saved aligner is known by its ending"),
+        (["a.tsv", "--aligner", "good", "--symmetrise", "union"], "--symmetrise union changes nothing"),
+        (["a.tsv", "--aligner", "m", "--symmetrise", "union", "--method", "itermax"], "union changes nothing"),
+        (["a.tsv", "--aligner", "m", "--threshold", "0.1"], "--threshold is of --method softmax alone"),
         (["a.tsv", "--rouns", "3"], "Unknown option --rouns. Did you mean --rounds?"),
         (["a.tsv", "--rounds", "three"], "rounds"),
     ],

@@ -5,6 +5,8 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from crosslift.cli import run
+from crosslift.errors import BadInput
+from crosslift.runs.vocabulary import extend_vocabulary
 from tests.models.test_vocabulary import FRESH
 from tests.tiny import TEXTS
 from tests.tiny_models import config_for, tokenizer_for
@@ -58,6 +60,21 @@ def test_extend_vocabulary_does_not_take_other_pieces_for_those_asked_for(model,
     assert run([*arguments, "--no-training", "--pieces", "3"]) == 0
     assert run([*arguments, "--no-training", "--pieces", "4"]) == 2
     assert "holds other pieces (pieces: 3 there, 4 now)" in capsys.readouterr().err
+
+
+def test_settings_of_training_that_cannot_be_are_refused_before_anything_is_written(model, tmp_path, capsys):
+    (tmp_path / "en.txt").write_text("\n".join(FRESH) + "\n", encoding="utf-8")
+    arguments = ["extend-vocabulary", str(model), "-o", str(tmp_path / "more"), "-t", f"en={tmp_path / 'en.txt'}"]
+    for options, said in (
+        (["--no-training", "--steps", "5"], "--steps is a setting of the masked LM"),
+        (["--no-training", "--max-minutes", "5"], "--max-minutes is a setting of the masked LM"),
+        (["--learning-rate", "nan"], "--learning-rate must be above 0"),
+    ):
+        assert run([*arguments, *options]) == 2
+        assert said in capsys.readouterr().err
+    with pytest.raises(BadInput, match='no setting "stepps"'):
+        extend_vocabulary(model, out=tmp_path / "more", text={"en": tmp_path / "en.txt"}, stepps=5)
+    assert not list(tmp_path.glob("more*"))
 
 
 @pytest.mark.parametrize("verb", ["trim", "extend-vocabulary"])

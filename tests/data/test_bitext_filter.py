@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -57,7 +59,9 @@ def test_a_filter_that_leaves_nothing_says_why():
         filter_bitext(bitext([("a", "a")]))
 
 
-@pytest.mark.parametrize("bad", [{"min_words": 9, "max_words": 3}, {"script": 2.0}])
+@pytest.mark.parametrize(
+    "bad", [{"min_words": 9, "max_words": 3}, {"script": 2.0}, {"ratio": -1.0}, {"ratio": math.nan}, {"min_words": -1}]
+)
 def test_filters_that_cannot_work_are_refused(bad):
     with pytest.raises(BadInput):
         BitextFilter(**bad)

@@ -135,7 +135,12 @@ def test_pictures_of_other_kinds_are_refused(encoder, tmp_path):
         report.draw(tmp_path / "picture.gif")
 
 
-@pytest.mark.parametrize("option", ["--samples", "--sentences", "--limit"])
+def test_two_models_of_one_name_are_refused(capsys):
+    assert cli.run(["measure", "alignment", "-m", "one=a", "-m", "one=b", "-b", "de=pairs.tsv"]) == 2
+    assert "Two models have the same name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--samples", "--sentences", "--limit", "--layer"])
 def test_measuring_nothing_is_refused(option, capsys):
     assert cli.run(["measure", "alignment", "-m", "one=model", "-b", "de=pairs.tsv", option, "0"]) == 2
     assert option in capsys.readouterr().err

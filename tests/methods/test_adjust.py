@@ -1,5 +1,7 @@
 """Adjustment: pull and anchor against loops that can be read, on random words and on real encoders."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -123,7 +125,13 @@ def test_presets_choose_pooling_and_what_the_pull_goes_to():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [({"layer": 0}, "no layer 0"), ({"pull_weight": -1.0}, "--pull-weight"), ({"anchor_weight": -1.0}, "--anchor")],
+    [
+        ({"layer": 0}, "no layer 0"),
+        ({"pull_weight": -1.0}, "--pull-weight"),
+        ({"anchor_weight": -1.0}, "--anchor"),
+        ({"pull_weight": math.nan}, "--pull-weight"),
+        ({"anchor_weight": math.inf}, "--anchor"),
+    ],
 )
 def test_settings_that_cannot_be_are_refused(wrong, said):
     with pytest.raises(BadInput, match=said):
@@ -164,8 +172,9 @@ def test_the_anchor_is_zero_where_the_encoder_has_not_moved(encoder):
 
 def test_a_layer_that_the_model_lacks_is_refused(encoder):
     batch = Adjust(Settings(), simple_pairs(), Stored([np.zeros((4, 32))] * 3), 1).batch(np.arange(3), 0)
-    with pytest.raises(BadInput, match="2 layers"):
-        hidden_states(encoder, batch, 3)
+    for layer in (0, 3):
+        with pytest.raises(BadInput, match=f"--layer {layer}: this model has 2 layers"):
+            hidden_states(encoder, batch, layer)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

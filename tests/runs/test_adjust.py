@@ -288,6 +288,7 @@ def test_a_line_without_two_sentences_is_refused_with_its_number(encoder, tmp_pa
     [
         (["--bitext", "de={pairs}", "--bitext", "fr={pairs}", "--aligner", "{links}"], "One file of links"),
         (["--bitext", "de={pairs}", "--bitext", "de={pairs}"], "names de twice"),
+        (["--bitext", "de={pairs}", "--aligner", "{links}", "--symmetrise", "union"], "union changes nothing"),
         (["--bitext", "de={pairs}", "--poling", "mean"], "Did you mean --pooling?"),
         (["--bitext", "de={pairs}", "--pooling", "median"], "--pooling"),
         (["--bitext", "de={pairs}", "--pooling", "subwords", "--aligner", "{links}"], "the pieces are aligned"),
@@ -311,6 +312,13 @@ def test_the_command_adjusts_and_reports_as_json(encoder, linked, tmp_path, caps
     said = json.loads(capsys.readouterr().out)
     assert said["pairs"] == {"de": 40}
     assert (tmp_path / "out" / "model" / "model.safetensors").exists()
+
+
+def test_a_translation_memory_says_its_other_language(tmp_path):
+    unit = '<tu><tuv xml:lang="en"><seg>yes</seg></tuv><tuv xml:lang="de"><seg>ja</seg></tuv></tu>'
+    (tmp_path / "a.tmx").write_text(f"<tmx><body>{unit}</body></tmx>")
+    found = read_bitexts({"und": tmp_path / "a.tmx"}, "en", Pairing())
+    assert (found["und"].pair_language, found["und"].pairs) == ("de", ["ja"])
 
 
 @pytest.mark.parametrize("options", [[], ["--unfiltered"]])

@@ -23,6 +23,7 @@ from crosslift.errors import BadInput, nearest
 WordKind = Literal["segment", "spaces"]
 WORD_KINDS: tuple[str, ...] = get_args(WordKind)
 _MODEL = ".safetensors"
+_NAMED = ("statistical", "eflomal")
 
 
 @dataclass(frozen=True)
@@ -204,6 +205,27 @@ def align_gold(
         )
     found = _align(whole, aligner, symmetrise, settings)
     return replace(first, alignment=found.alignment.select(range(len(gold))), aligner=found.aligner)
+
+
+def check_directions(aligner: str | Path, symmetrise: str, method: str = "argmax") -> None:
+    """Refuse to make one of two directions where there are not two.
+
+    Args:
+        aligner: As for `align_words`.
+        symmetrise: What was asked for; `intersection`, the default, may stand for nothing asked.
+        method: Of an encoder.
+    """
+    if symmetrise == "intersection":
+        return
+    path = Path(aligner)
+    if str(aligner) in _NAMED or path.suffix == _MODEL:
+        return
+    if path.is_file() or path.suffix in SUFFIXES:
+        raise BadInput(
+            f"--symmetrise {symmetrise} changes nothing: {aligner} holds links of one kind.", "Leave it out."
+        )
+    if method != "argmax":
+        raise BadInput(f"--symmetrise {symmetrise} changes nothing: --method {method} links both sides at once.")
 
 
 def explain(aligned: AlignedBitext) -> Iterator[dict[str, object]]:

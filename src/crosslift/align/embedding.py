@@ -64,6 +64,8 @@ class EmbeddingSettings:
             )
         if self.tokens < 1:
             raise BadInput("--tokens must be at least 1.")
+        if not 0 <= self.threshold < 1:
+            raise BadInput(f"--threshold is a share from 0 to 1, not {self.threshold:g}.")
 
 
 def align_embeddings(
@@ -90,12 +92,10 @@ def align_embeddings(
         The links, and the most similar partner of each source word and of each target word.
     """
     settings = settings or EmbeddingSettings()
+    device = _device(settings.device)
     if isinstance(model, str):
         model, tokenizer = load_encoder(model), load_tokenizer(model)
     assert tokenizer is not None and bitext.pairs is not None
-    device = torch.device(
-        ("cuda" if torch.cuda.is_available() else "cpu") if settings.device == "auto" else settings.device
-    )
     encode = _encoder(model.to(device).eval(), settings.layer, device)
     slabs = [slice(first, first + _SLAB) for first in range(0, len(bitext), _SLAB)]
     texts, pairs = list(bitext.texts), list(bitext.pairs)
@@ -114,6 +114,16 @@ def align_embeddings(
         Candidates.join([own for _, own, _ in found]),
         Candidates.join([other for _, _, other in found]),
     )
+
+
+def _device(name: str) -> torch.device:
+    """Return a device that torch has here."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError):  # no such name; none here, or torch was built without it
+        raise BadInput(f"--device {name}: torch has no such device here.", "Say --device auto, cpu or cuda.") from None
 
 
 def _align(

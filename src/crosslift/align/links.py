@@ -14,6 +14,7 @@ from crosslift.errors import BadInput, nearest
 
 Symmetrise = Literal["intersection", "grow-diag-final-and", "union", "forward", "backward"]
 WAYS: tuple[str, ...] = get_args(Symmetrise)
+_SLAB = 20_000  # pairs whose links grow at once: a table for each of them is held
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,9 @@ def symmetrise(forward: Alignment, backward: Alignment, how: str = "intersection
     if how in ("forward", "backward"):
         return forward if how == "forward" else backward
     count = len(forward)
+    if how == "grow-diag-final-and" and count > _SLAB:
+        slabs = [np.arange(first, min(first + _SLAB, count)) for first in range(0, count, _SLAB)]
+        return Alignment.join([symmetrise(forward.select(s), backward.select(s), how) for s in slabs])
     width = 2 + int(max(forward.source.max(initial=0), backward.source.max(initial=0)))
     height = 2 + int(max(forward.target.max(initial=0), backward.target.max(initial=0)))
     keys = [(a.pairs() * width + a.source) * height + a.target for a in (forward, backward)]

@@ -14,6 +14,7 @@ that are trained to agree: the counts of a round are the product of both posteri
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -55,7 +56,8 @@ class Settings:
             raise BadInput("An aligner needs at least one round.", "Say --rounds 5.")
         if not 0 < self.null < 1:
             raise BadInput(f"--null is a share between 0 and 1, not {self.null:g}.")
-        if self.prior <= 0 or self.same < 0 or self.diagonal < 0:
+        # Written so that NaN, which is neither above nor below anything, is refused too.
+        if not (0 < self.prior < math.inf and 0 <= self.same < math.inf and 0 <= self.diagonal < math.inf):
             raise BadInput("--prior must be above 0; --same and --diagonal must not be below 0.")
 
     def belief(self) -> Prior:

@@ -78,6 +78,7 @@ def align(
 ) -> None:
     """Link the words of sentence pairs; writes one line of links a pair (Pharaoh format)."""
     from crosslift.align import align_words
+    from crosslift.align.aligned import check_directions
     from crosslift.align.embedding import EmbeddingSettings
     from crosslift.align.statistical import Settings
     from crosslift.data.bitext_filter import BitextFilter, dropped_pairs, without_pairs
@@ -91,7 +92,12 @@ def align(
         gone = dropped_pairs(pairs, BitextFilter(**wanted))
         pairs = without_pairs(pairs, gone)
     chosen: dict[str, Any] = {"aligner": aligner, "symmetrise": symmetrise, "words": words, **statistical, **embedding}
+    check_directions(aligner, symmetrise, str(embedding.get("method", "argmax")))
+    if "threshold" in embedding and embedding.get("method") != "softmax":
+        raise BadInput("--threshold is of --method softmax alone.", "Leave it out, or say --method softmax.")
     if gold is not None:
+        if scores:
+            raise BadInput("--scores writes nothing with --gold, which scores an aligner.", "Leave out one of them.")
         for name, path in (("--out", out), ("--save", save), ("--explain", why), ("--dropped", dropped)):
             if path is not None:
                 raise BadInput(f"{name} writes nothing with --gold, which scores an aligner.", "Leave out one of them.")
@@ -101,6 +107,8 @@ def align(
         raise BadInput("There is nothing to align.", "Name a file of sentence pairs, or --gold FILE.")
     if save is not None and aligner != "statistical" and not aligner.endswith(".safetensors"):
         raise BadInput(f'The aligner "{aligner}" is not trained here, so it cannot be saved.', "Leave out --save.")
+    if save is not None and save.suffix != ".safetensors":
+        raise BadInput(f"--save {save}: a saved aligner is known by its ending.", "Name a .safetensors file.")
     found = align_words(pairs, scores=scores or why is not None, **chosen)
     if scores and found.alignment.scores is None:
         raise BadInput(f'"{aligner}" gives no scores.', "The statistical aligner and encoders do.")
@@ -178,7 +186,9 @@ def _write_dropped(path: Path, whole: Examples, gone: dict[str, NDArray[np.int64
     from crosslift.data.storage import write_text
 
     rows = sorted((int(row), reason) for reason, places in gone.items() for row in places.tolist())
-    lines = [f"{whole.ids[row]}\t{reason}\t{whole.texts[row]}\t{(whole.pairs or ())[row]}" for row, reason in rows]
+    # A sentence may hold a tab where bars, or two files, keep the sides apart.
+    cells = ((whole.ids[row], reason, whole.texts[row], (whole.pairs or ())[row]) for row, reason in rows)
+    lines = ["\t".join(cell.replace("\t", " ") for cell in row) for row in cells]
     write_text(path, "\n".join(["line\treason\tsource\ttarget", *lines]) + "\n")
 
 

@@ -25,7 +25,7 @@ def alignment(
     cut: Annotated[str, typer.Option(help="Words by language (segment), or at spaces.")] = "segment",
     samples: Annotated[int, typer.Option(min=1, help="Word pairs to draw.")] = 5000,
     sentences: Annotated[int, typer.Option(min=2, help="Sentence pairs for retrieval.")] = 1000,
-    layer: Annotated[int | None, typer.Option(help="Layer, from 1 (default: the last).")] = None,
+    layer: Annotated[int | None, typer.Option(min=1, help="Layer, from 1 (default: the last).")] = None,
     pooling: Annotated[str, typer.Option(help="A word is the mean of its pieces, the first or the last.")] = "mean",
     limit: Annotated[int | None, typer.Option(min=1, help="Read at most so many sentence pairs.")] = None,
     seed: Annotated[int, typer.Option(help="Draws the word pairs.")] = 0,
@@ -34,6 +34,7 @@ def alignment(
     """Related against unrelated words: L2, cosine, AUC, overlap, retrieval; histograms with --out."""
     from crosslift.align import align_words
     from crosslift.data.bitext import read_bitext
+    from crosslift.data.draft import UNKNOWN_LANGUAGE
     from crosslift.data.storage import write_json
     from crosslift.measure.alignment import measure_alignment
 
@@ -41,8 +42,11 @@ def alignment(
         raise BadInput(f"--pooling is mean, first or last, not {pooling!r}.")
     ((language, files),) = bitexts([bitext], "--bitext").items()
     models = pairs(model, "--model")
+    if len(models) < len(model):
+        raise BadInput("Two models have the same name.", "Say --model NAME=MODEL, each with a name of its own.")
+    other = None if language == UNKNOWN_LANGUAGE else language
     aligned = align_words(
-        read_bitext(files, language=source, pair_language=language, limit=limit), aligner=aligner, words=cut
+        read_bitext(files, language=source, pair_language=other, limit=limit), aligner=aligner, words=cut
     )
     how = cast("Literal['mean', 'first', 'last']", pooling)
     report = measure_alignment(models, aligned, samples=samples, sentences=sentences, seed=seed, layer=layer, how=how)

@@ -38,6 +38,10 @@ class BitextFilter:
     def __post_init__(self) -> None:
         if self.max_words and self.max_words < self.min_words:
             raise BadInput(f"--max-words {self.max_words} is below --min-words {self.min_words}.")
+        if self.min_words < 0:
+            raise BadInput(f"--min-words must not be below 0, not {self.min_words}.")
+        if self.ratio != 0 and not self.ratio >= 1:
+            raise BadInput(f"--ratio is at least 1, or 0 for any, not {self.ratio:g}.")
         if not 0 <= self.script <= 1:
             raise BadInput(f"--script is a share from 0 to 1, not {self.script:g}.")
 

@@ -23,6 +23,7 @@ Where we depart from paper or released code:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
@@ -73,8 +74,8 @@ def hidden_states(model: nn.Module, batch: dict[str, Tensor], layer: int | None 
         last: Tensor = encoder(**inputs).last_hidden_state
         return last
     states = encoder(**inputs, output_hidden_states=True).hidden_states
-    if layer >= len(states):
-        raise BadInput(f"--layer {layer}: this model has {len(states) - 1} layers.")
+    if not 1 <= layer < len(states):
+        raise BadInput(f"--layer {layer}: this model has {len(states) - 1} layers, counted from 1.")
     chosen: Tensor = states[layer]
     return chosen
 
@@ -103,8 +104,8 @@ class Settings:
         if self.layer is not None and self.layer < 1:
             raise BadInput(f"--layer counts from 1; there is no layer {self.layer}.")
         for name in ("pull_weight", "anchor_weight"):
-            if getattr(self, name) < 0:
-                raise BadInput(f"--{name.replace('_', '-')} must not be below 0, not {getattr(self, name):g}.")
+            if not 0 <= getattr(self, name) < math.inf:
+                raise BadInput(f"--{name.replace('_', '-')} is a number from 0, not {getattr(self, name):g}.")
 
     @property
     def word(self) -> Pooling:

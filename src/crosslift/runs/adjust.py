@@ -16,10 +16,12 @@ import torch
 from numpy.typing import NDArray
 
 from crosslift.align import align_words
+from crosslift.align.aligned import check_directions
 from crosslift.align.encoded_pairs import EncodedPairs, encode_pairs, join_pairs, pieces_as_words
 from crosslift.align.pharaoh import SUFFIXES, write_pharaoh
 from crosslift.data.bitext import read_bitext
 from crosslift.data.bitext_filter import BitextFilter, check_scripts, filter_bitext
+from crosslift.data.draft import UNKNOWN_LANGUAGE
 from crosslift.data.examples import Examples
 from crosslift.errors import BadInput
 from crosslift.methods.adjust import Adjust, Settings, word_vectors
@@ -231,6 +233,7 @@ def read_bitexts(bitext: Bitexts, source: str, pairing: Pairing) -> dict[str, Ex
         raise BadInput("There are no sentence pairs.", "Name them with --bitext LANGUAGE=FILE.")
     if len(bitext) > 1 and is_links_file(pairing.aligner):
         raise BadInput("One file of links belongs to one bitext.", "Adjust with one language, or without --aligner.")
+    check_directions(pairing.aligner, pairing.symmetrise)
     found = {}
     for language, given in bitext.items():
         if isinstance(given, Examples):
@@ -238,7 +241,9 @@ def read_bitexts(bitext: Bitexts, source: str, pairing: Pairing) -> dict[str, Ex
                 raise BadInput(f"{given.name or 'These examples'}: {given.kind} data, not sentence pairs.")
             found[language] = replace(given, pair_language=language)
         else:
-            found[language] = read_bitext(given, language=source, pair_language=language)
+            # A translation memory says itself which its other language is.
+            other = None if language == UNKNOWN_LANGUAGE else language
+            found[language] = read_bitext(given, language=source, pair_language=other)
         check_scripts(found[language])
     return found
 

@@ -12,8 +12,9 @@ from crosslift.data.storage import Json, read_json, write_json
 from crosslift.errors import BadInput
 from crosslift.models.vocabulary import Resized
 from crosslift.models.vocabulary import extend_vocabulary as add_pieces
-from crosslift.runs.pretrain import Pretrained, PretrainOptimisation, pretrain
+from crosslift.runs.pretrain import SETTINGS, Pretrained, PretrainOptimisation, pretrain
 from crosslift.runs.progress import Silent, Watch
+from crosslift.runs.settings import option, sort_settings
 
 _REPORT, _ASKED = "extended.json", "asked"
 
@@ -72,6 +73,13 @@ def extend_vocabulary(
     """
     watch = watch or Silent()
     out = Path(out)
+    unused = [*settings, *(["max_minutes"] if max_minutes is not None else [])]
+    if unused and not train:
+        raise BadInput(f"{option(unused[0])} is a setting of the masked LM, and nothing is to be trained.", "Drop it.")
+    gentle = asdict(ExtensionOptimisation())
+    wanted = {name: gentle[name] for name in ("learning_rate", "steps")} | settings
+    for kind, own in zip(SETTINGS, sort_settings(SETTINGS, wanted), strict=True):
+        kind(**own)  # what cannot be is said before anything is written
     start = out.with_name(f"{out.name}-extended") if train else out
     report = start / _REPORT
     files = {language: [f] if isinstance(f, str | Path) else f for language, f in text.items()}
@@ -86,8 +94,6 @@ def extend_vocabulary(
     watch.say(describe(resized))
     if not train:
         return Extended(start, resized, None)
-    gentle = asdict(ExtensionOptimisation())
-    wanted = {name: gentle[name] for name in ("learning_rate", "steps")} | settings
     done = pretrain(out=out, text=text, start=start, seed=seed, max_minutes=max_minutes, watch=watch, **wanted)
     return Extended(done.model, resized, done)
 
