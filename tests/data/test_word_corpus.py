@@ -33,6 +33,14 @@ def test_a_text_becomes_numbers_and_back(name, tmp_path):
     assert corpus.text(0, 14).split("\n") == ["the dog sleeps", "the cat runs", "", "an old house"]
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
+    (tmp_path / "a.txt").write_text("One line\nand another\n", encoding="utf-8-sig")
+    assert write_word_corpus([tmp_path / "a.txt"], tmp_path / "words").text(0, 99) == "One line\nand another"
+    # A line that is left out is found, too.
+    corpus = write_word_corpus([tmp_path / "a.txt"], tmp_path / "fewer", exclude=["One line"])
+    assert corpus.words[2:] == ["and", "another"]
+
+
 def test_small_blocks_and_several_processes_give_the_same_numbers(tmp_path, monkeypatch):
     lines = [" ".join(f"w{(i * k) % 37}" for k in range(1 + i % 7)) + ("\n" if i % 5 == 0 else "") for i in range(300)]
     file = write(tmp_path / "a.txt", "\n".join(lines))

@@ -8,7 +8,7 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 import crosslift as xl
-from crosslift.data.examples import Examples
+from crosslift.data.examples import Answer, Examples
 from crosslift.errors import BadInput, BrokenRun, Unfinished
 from crosslift.methods.ear import (
     Ear,
@@ -278,6 +278,17 @@ def test_a_long_text_keeps_its_labels_in_both_and_has_no_pull(kind, options, fol
     assert all(torch.isfinite(term) for term in method.loss(model, batch).values())
 
 
+def test_a_question_that_is_cut_has_no_pull(folders):
+    questions = ["where is the house and the tree ? " * 8, "where is the house ?"]
+    contexts = ["the house stands in Berlin"] * 2
+    examples = Examples("qa", "en", ["a", "b"], questions, contexts, labels=[[Answer("Berlin", 20)]] * 2, name="long")
+    method, _ = made(folders, "qa", examples=examples, rate=1.0)
+    assert len(method.lengths) == 2
+    first = method.batch(np.arange(2), 0)["word_first"]
+    assert (first[[0, 2]] == -1).all()
+    assert (first[[1, 3]] >= 0).any(1).all()
+
+
 def test_a_text_that_is_cut_off_is_compared_in_the_words_that_are_left_in_both(folders):
     examples = classification(12, seed=1)
     task = task_for(examples, None, max_length=16)
@@ -323,6 +334,52 @@ def test_ablations_have_the_terms_they_name(folders):
     assert terms(push="noise", synonyms="neighbours") == {"ce", "ce_augmented", "apt"}
 
 
+def test_weights_that_are_given_take_the_place_of_the_presets(folders):
+    rows = np.arange(4)
+    plain, weighed = (
+        method.loss(model, method.batch(rows, 0))
+        for method, model in (made(folders), made(folders, alpha=2.0, beta=0.0))
+    )
+    assert weighed["ept"].item() == pytest.approx(2 * plain["ept"].item())
+    assert weighed["apt"].item() == 0 < plain["apt"].item()
+
+
+def test_the_margin_bounds_the_push_of_a_run(folders):
+    method, model = made(folders, rate=1.0, margin=1e-6)
+    assert method.loss(model, method.batch(np.arange(4), 0))["ept"].item() == pytest.approx(-1e-6)
+
+
+def test_the_pull_of_sentences_is_on_the_hidden_states_of_its_layer(folders):
+    method, model = made(folders, pull="sentence", preset="paper", layer=1, beta=0.5)
+    batch = method.batch(np.arange(6), 0)
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids")}
+    with torch.no_grad():
+        hidden = model(**inputs, output_hidden_states=True).hidden_states[1]
+        x, xa = mean_pool(hidden, batch["attention_mask"]).chunk(2)
+        pull = method.loss(model, batch)["srpt"]
+    torch.testing.assert_close(pull, 0.5 * (x - xa).square().sum(-1).mean())
+
+
+def test_a_row_counts_as_two_for_the_memory(folders):
+    method, _ = made(folders)
+    assert (method.lengths == 2 * method.data.encoded.lengths()).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"push": "none", "alpha": 2.0}, "--alpha: this loss does not read it"),
+        ({"pull": "none", "layer": 2, "beta": 1.0, "margin": 1.0}, "--beta, --layer: this loss does not read them"),
+        ({"noise": 0.1}, "--noise: this loss does not read it"),
+        ({"push": "noise", "noise": 0.1, "rate": 0.3}, "--synonyms, --rate: this loss does not read them"),
+        ({"alpha": 2.0, "beta": 1.0, "layer": 2, "margin": 1.0, "rate": 0.3}, None),
+    ],
+)
+def test_settings_that_the_chosen_loss_does_not_read_are_named(settings, said, folders):
+    method, _ = made(folders, **settings)
+    assert [note for note in method.notes() if note.startswith("unused")] == ([f"unused    {said}"] if said else [])
+
+
 def test_noise_is_on_the_second_half_alone(folders):
     method, model = made(folders, push="noise", noise=0.5)
     batch = method.batch(np.arange(4), 0)
@@ -342,6 +399,8 @@ def test_a_push_that_ran_away_stops_the_run(folders, tmp_path):
     with pytest.raises(BrokenRun, match=r"run away.*\n.*--margin"):
         method.check(means)
     method.check(means | {"ept": 0.0})
+    with pytest.raises(BrokenRun, match="run away"):
+        method.check(means | {"ept": float("nan")})
     train_once = Plan(method, Optimisation(steps=1), 8192, seed=1)
     with pytest.raises(BrokenRun, match="run away"):
         train(model, train_once, RunFolder(tmp_path), Optimisation(steps=1), Execution(), seed=1)
@@ -421,6 +480,15 @@ def test_fixed_copies_come_again_and_the_released_preset_has_three(folders):
     assert max(map(len, seen)) > 1
     with pytest.raises(BadInput, match="--copies must be at least 1"):
         Settings(copies=0)
+
+
+def test_the_released_preset_looks_words_up_as_they_stand_and_replaces_negations(folders, tmp_path):
+    (tmp_path / "s.tsv").write_text("house\tcottage\nno\tnever\n")
+    examples = Examples("classification", "en", ["a", "b"], ["no house", "House house, ."], labels=["x", "y"])
+    method, _ = made(folders, examples=examples, preset="released", copies=20, synonyms=str(tmp_path / "s.tsv"))
+    drawn = [method.data.draw(np.arange(2), step)[0].texts for step in range(40)]
+    assert {texts[0] for texts in drawn} == {"no house", "never house", "no cottage", "never cottage"}
+    assert {texts[1] for texts in drawn} == {"House house, ."}
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from crosslift.methods.robust import (
 )
 from crosslift.models.attention import Disturbance
 from crosslift.models.forward import forward
-from crosslift.models.load import load_model
+from crosslift.models.load import load_model, load_tokenizer
 from crosslift.tasks import task_for
 from tests.tiny import wordpiece_tokenizer
 from tests.tiny_data import MAKERS, classification
@@ -131,6 +131,75 @@ def test_the_worst_case_is_worse_than_a_random_one_and_leaves_no_gradients(folde
         hurt[variant] = losses
         assert all(p.grad is None for p in model.parameters())
     assert min(hurt["adv"]) > max(hurt["rs-rp"])
+
+
+def test_steps_of_the_ascent_have_their_length_and_number(folder):
+    losses = {}
+    for name, variant, settings in (
+        ("random", "rs-rp", {}),
+        ("none", "adv", {"ascent_size": 0.0}),
+        ("one", "adv", {"ascent_size": 0.1}),
+        ("ten", "adv", {"ascent_size": 0.1, "ascent_steps": 10}),
+    ):
+        method, model = made(folder, variant, radius=0.5, **settings)
+        torch.manual_seed(1)
+        losses[name] = method.loss(model, method.batch(np.arange(8), 0))["ce"].item()
+    assert losses["none"] == pytest.approx(losses["random"])
+    assert losses["none"] < losses["one"] < losses["ten"]
+
+
+def test_the_unit_of_the_divergence_is_that_of_the_settings(folder):
+    found = {}
+    for unit in ("example", "element"):
+        method, model = made(folder, "xtune", kl_unit=unit)
+        torch.manual_seed(5)
+        found[unit] = method.loss(model, method.batch(np.arange(6), 0))["kl"].item()
+    assert found["example"] == pytest.approx(3 * found["element"])  # three colours
+
+
+def test_the_divergence_of_answers_is_the_mean_of_that_of_starts_and_of_ends(folder):
+    method, model = made(folder, "xtune", "qa", noise_from="synonyms", rate=1.0)
+    batch = method.batch(np.arange(6), 0)
+    with torch.no_grad():
+        logits = forward(model, batch)
+        terms = method.loss(model, batch)
+    pairs = [_paired_by_word(logits[f"{side}_logits"], batch, "qa") for side in ("start", "end")]
+    sides = [symmetric_kl(p, q, there=there) for p, q, there in pairs]
+    torch.testing.assert_close(terms["kl"], (sides[0] + sides[1]) / 2)
+
+
+def test_where_a_row_is_read_twice_it_counts_twice_for_the_memory(folder):
+    lengths = {variant: made(folder, variant)[0].lengths for variant in VARIANTS}
+    assert (lengths["xtune"] == 2 * lengths["gaussian"]).all()
+    assert (lengths["rs-da"] == lengths["gaussian"]).all()
+
+
+@pytest.mark.parametrize(
+    ("variant", "settings", "said"),
+    [
+        ("gaussian", {"radius": 0.1, "rate": 0.3}, "--radius, --synonyms, --rate: this loss does not read them"),
+        ("rs-da", {"ascent_steps": 3, "rate": 0.3}, "--ascent-steps: this loss does not read it"),
+        ("xtune", {"noise_from": "synonyms", "sigma": 0.1}, "--sigma: this loss does not read it"),
+        ("xtune", {"synonyms": "neighbours", "sigma": 0.1, "weight": 2.0, "kl_unit": "element"}, None),
+        ("adv", {"synonyms": "neighbours", "ascent_steps": 3, "ascent_size": 0.5, "radius": 0.1}, None),
+    ],
+)
+def test_settings_that_the_variant_does_not_read_are_named(folder, variant, settings, said):
+    method, _ = made(folder, variant, **settings)
+    assert [note for note in method.notes() if note.startswith("unused")] == ([f"unused    {said}"] if said else [])
+
+
+def test_the_radius_is_relative_to_what_the_model_looks_up(tmp_path):
+    # Gemma multiplies its embeddings by the root of their width.
+    examples = MAKERS["classification"](6, seed=1)
+    folder = save_encoder(tmp_path, "gemma3")
+    task = task_for(examples, None, max_length=64)
+    model = load_model(str(folder), task, head_seed=1).eval()
+    method = Robust(Settings(variant="rs-rp", radius=0.2), task, load_tokenizer(folder), examples)
+    method.prepare(model, 3)
+    embedding = model.get_input_embeddings()
+    looked_up = embedding(torch.arange(embedding.num_embeddings))
+    assert method.radius == pytest.approx(0.2 * looked_up.norm(dim=1).mean().item(), rel=1e-4)
 
 
 def test_the_radius_is_relative_to_the_word_embeddings(folder):

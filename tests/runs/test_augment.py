@@ -78,6 +78,13 @@ def test_stored_copies_are_the_texts_of_the_static_file():
     assert list(drawn.texts) == [made.texts[12 * copy + row] for row, copy in zip(rows, numbers, strict=True)]
 
 
+def test_equal_texts_of_a_pair_are_drawn_apart():
+    texts = [f"the house {i}" for i in range(40)]
+    examples = Examples("classification", "en", texts, texts, texts, labels=["x"] * 40, name="twins")
+    drawn, _ = Source(SynonymSettings(synonyms=SYNONYMS), examples).draw(np.arange(40), 1, 0)
+    assert sum(a != b for a, b in zip(drawn.texts, drawn.pairs, strict=True)) > 10
+
+
 def test_an_answer_that_is_none_stays_none():
     examples = Examples("qa", "en", ["q"], ["where is the house ?"], ["the house is red"], labels=[[]], name="none")
     drawn, _ = Source(SynonymSettings(synonyms=SYNONYMS, rate=1.0), examples).draw(np.array([0]), 1, 0)
@@ -192,6 +199,26 @@ def test_the_data_is_not_written_over(options, tmp_path, capsys):
     assert cli.run([*words, *options]) == 2
     assert "is the data itself" in capsys.readouterr().err
     assert data.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("folder.jsonl", "folder.jsonl is a folder"),
+        ("file/more.jsonl", "file is a file, not a folder"),
+        ("more.tsv", "are written as .jsonl"),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_dictionary_is_read(out, message, tmp_path):
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BadInput, match=message):
+        augment(classification(6), out=tmp_path / out, synonyms=str(tmp_path / "missing.tsv"))
+
+
+def test_a_share_of_the_dictionary_that_has_no_word_of_the_data_says_so():
+    with pytest.raises(BadInput, match=r"in the 0\.001 of .*synonyms\.tsv\.\n.*larger --scale"):
+        augment(classification(6), synonyms=SYNONYMS, scale=0.001)
 
 
 def test_text_without_labels_of_a_task_is_refused():

@@ -149,9 +149,11 @@ class Source:
                     f"The tokenizer keeps too few words of {name} whole: none has neighbours among them.",
                     "Give a dictionary in the language of the data with --synonyms, or another model.",
                 )
+            share = f"the {self.settings.scale:g} of " if self.settings.scale < 1 else ""
             raise BadInput(
-                f"No word of {name} has a synonym in {self.settings.synonyms}.",
-                "Give another file with --synonyms, in the language of the data.",
+                f"No word of {name} has a synonym in {share}{self.settings.synonyms}.",
+                "Give another file with --synonyms, in the language of the data"
+                + (", or a larger --scale." if share else "."),
             )
 
     def note(self) -> str:
@@ -199,14 +201,19 @@ def augmented_copies(source: Source, copies: int, seed: int, *, originals: bool 
     return concatenate(parts)
 
 
+def check_suffix(examples: Examples, path: Path) -> None:
+    """Refuse a file whose suffix does not say how examples of this kind are written."""
+    wanted = ".conll" if examples.kind == "tagging" else ".jsonl"
+    if path.suffix != wanted:
+        raise BadInput(f"{path}: {examples.kind} examples are written as {wanted}.", f"Name it {path.stem}{wanted}.")
+
+
 def write_examples(examples: Examples, path: Path) -> None:
     """Write examples so that `crosslift.load` reads the same ones: tagging as CoNLL, other kinds as JSON lines.
 
     The suffix must say so (`.conll` or `.jsonl`).
     """
-    wanted = ".conll" if examples.kind == "tagging" else ".jsonl"
-    if path.suffix != wanted:
-        raise BadInput(f"{path}: {examples.kind} examples are written as {wanted}.", f"Name it {path.stem}{wanted}.")
+    check_suffix(examples, path)
     write_text(path, _conll(examples) if examples.kind == "tagging" else _json_lines(examples))
 
 

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from crosslift.errors import BadInput, BrokenRun
 from crosslift.models.attention import Disturbance, Listener
 from crosslift.models.forward import forward
-from crosslift.tasks.augmented import Augmented, SynonymSettings
+from crosslift.tasks.augmented import SYNONYM_SETTINGS, Augmented, SynonymSettings, unused
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -183,8 +183,12 @@ class Ear:
             self.data.prepare(model, seed)
 
     def notes(self) -> list[str]:
-        """Say how many words have synonyms."""
-        return [] if self.settings.push == "noise" else [self.data.source.note()]
+        """Say how many words have synonyms, and which settings count for nothing."""
+        noise, pulled = self.settings.push == "noise", self.settings.pull != "none"
+        unread = SYNONYM_SETTINGS if noise else ("noise",)
+        unread += () if self.settings.push == "ept" else ("alpha", "margin", "stop_at")
+        unread += () if pulled else ("beta", "layer")
+        return [*([] if noise else [self.data.source.note()]), *unused(self.settings, unread)]
 
     def units(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the loss units of each row: what its loss is averaged over."""

@@ -31,7 +31,7 @@ from crosslift.errors import BadInput
 from crosslift.models.attention import Disturbance
 from crosslift.models.forward import forward
 from crosslift.models.tokenised import encode_once
-from crosslift.tasks.augmented import Augmented, SynonymSettings
+from crosslift.tasks.augmented import SYNONYM_SETTINGS, Augmented, SynonymSettings, unused
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -96,6 +96,17 @@ def ascend(delta: Tensor, gradient: Tensor, step: float, radius: float) -> Tenso
 RADII = {"adv": 0.01, "rs-rp": 0.05}
 """Radius by variant: the best of 0.01, 0.05, 0.1, 0.5 and 1 on source-language dev data (see the docs)."""
 
+READ_BY = {
+    "sigma": ("gaussian", "xtune"),
+    "weight": ("xtune",),
+    "kl_unit": ("xtune",),
+    "noise_from": ("xtune",),
+    "radius": ("adv", "rs-rp"),
+    "ascent_steps": ("adv",),
+    "ascent_size": ("adv",),
+}
+"""Setting -> the variants that read it; those of synonyms aside."""
+
 
 @dataclass(frozen=True)
 class Settings(SynonymSettings):
@@ -154,13 +165,20 @@ class Robust:
         """Take the run's seed and what the untrained model's word embeddings say: neighbours, radius."""
         if self.data:
             self.data.prepare(model, seed)
-        weights = _embedding(model).weight.detach()
+        embedding = _embedding(model)
         share = RADII.get(self.settings.variant, 0.0) if self.settings.radius is None else self.settings.radius
-        self.radius = share * float(weights.float().norm(dim=1).mean())
+        # Gemma multiplies what it looks up; the noise is added behind that.
+        scale = float(getattr(embedding, "embed_scale", 1.0))
+        self.radius = share * scale * float(embedding.weight.detach().float().norm(dim=1).mean())
 
     def notes(self) -> list[str]:
-        """Say how many words have synonyms, where they are used."""
-        return [self.data.source.note()] if self.data else []
+        """Say how many words have synonyms, where they are used, and which settings count for nothing."""
+        unread = [name for name, variants in READ_BY.items() if self.settings.variant not in variants]
+        if self.data is None:
+            unread += SYNONYM_SETTINGS
+        elif self.settings.variant == "xtune":
+            unread.append("sigma")
+        return [*([self.data.source.note()] if self.data else []), *unused(self.settings, unread)]
 
     def units(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the loss units of each row: what its loss is averaged over."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from crosslift.data import load
-from crosslift.data.augment import NEIGHBOURS, Source, SynonymSettings, augmented_copies, write_examples
+from crosslift.data.augment import (
+    NEIGHBOURS,
+    Source,
+    SynonymSettings,
+    augmented_copies,
+    check_suffix,
+    write_examples,
+)
 from crosslift.data.examples import Examples
 from crosslift.errors import BadInput
 from crosslift.runs.progress import Watch
@@ -45,6 +52,8 @@ def augment(
     examples = data if isinstance(data, Examples) else load(data, language=source, split=split)
     if examples.kind not in ("classification", "tagging", "qa"):
         raise BadInput(f"{examples.name} is a {examples.kind} set; augment takes classification, tagging or qa.")
+    if out is not None:
+        check_suffix(examples, Path(out))
     words = Source(chosen, examples)
     if chosen.synonyms == NEIGHBOURS:
         if model is None:
@@ -65,8 +74,15 @@ def augment(
 
 
 def check_out(data: str | Path | Examples, out: str | Path | None) -> None:
-    """Refuse to write over the data that is read: without `originals` it would be lost."""
-    if out is None or isinstance(data, Examples) or not Path(data).is_file():
+    """Refuse what cannot be a file, and to write over the data that is read: without `originals` it would be lost."""
+    if out is None:
+        return
+    if Path(out).is_dir():
+        raise BadInput(f"{out} is a folder.", "Name a file with --out.")
+    blocking = next((parent for parent in Path(out).parents if parent.is_file()), None)
+    if blocking is not None:
+        raise BadInput(f"{blocking} is a file, not a folder.", "Choose another --out.")
+    if isinstance(data, Examples) or not Path(data).is_file():
         return
     if Path(out).exists() and Path(out).samefile(data):
         raise BadInput(f"{out} is the data itself, and would be lost.", "Choose another --out.")

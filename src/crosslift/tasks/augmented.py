@@ -6,7 +6,7 @@ Words map one to one between x and xᵃ, whatever the tokenizer makes of them; l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -42,6 +42,23 @@ class SynonymSettings(augment.SynonymSettings):
         super().__post_init__()
         if self.copies is not None and self.copies < 1:
             raise BadInput(f"--copies must be at least 1, not {self.copies}.")
+
+
+SYNONYM_SETTINGS = tuple(setting.name for setting in fields(SynonymSettings))
+
+
+def unused(settings: SynonymSettings, names: Sequence[str]) -> list[str]:
+    """Say in a line which settings were given although nothing reads them: those that are not at their default.
+
+    Args:
+        settings: Settings of a method.
+        names: Those that its loss, as it is chosen, does not read.
+    """
+    defaults = {setting.name: setting.default for setting in fields(settings)}
+    given = [f"--{name.replace('_', '-')}" for name in names if getattr(settings, name) != defaults[name]]
+    if not given:
+        return []
+    return [f"unused    {', '.join(given)}: this loss does not read {'it' if len(given) == 1 else 'them'}"]
 
 
 @dataclass(frozen=True)

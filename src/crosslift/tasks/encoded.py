@@ -117,6 +117,9 @@ def tokenize(
             f"max_length is {max_length}, but the model reads at most {tokenizer.model_max_length} tokens.",
             f"Use max_length {tokenizer.model_max_length} or less.",
         )
+    if max_length <= tokenizer.num_special_tokens_to_add(pair=pairs is not None):
+        # The tokenizer takes 0 for "no limit" and stops at less.
+        raise BadInput(f"max_length {max_length} leaves no room for text.", "Use 16 or more.")
     if options.get("truncation"):
         options["max_length"] = max_length
     columns = [list(texts)] if pairs is None else [list(texts), list(pairs)]
