@@ -9,9 +9,9 @@ from crosslift.data.storage import read_json, write_json
 from crosslift.reproduce import claims as claiming
 from crosslift.reproduce.claims import Claim, decide
 from crosslift.reproduce.collect import Cell, _ranked, collect
-from crosslift.reproduce.comparison import Compared, compare_entry, spearman
+from crosslift.reproduce.comparison import Compared, apart, compare_entry, decimals, spearman
 from crosslift.reproduce.plan import Choice, Source
-from crosslift.reproduce.records import as_text, record, rows_of, verdict
+from crosslift.reproduce.records import _fuller, as_text, record, rows_of, verdict
 from crosslift.reproduce.rules import RULES, Unknown
 from tests.reproduce.made import ENTRY, made
 
@@ -96,6 +96,70 @@ def test_printed_differences_of_a_paper_are_taken_as_they_are(compared):
     assert row.paper_difference == [81.0, 74.0, 61.0, 52.0]
 
 
+def test_how_far_apart_goes_over_the_columns_that_both_know(compared):
+    cells, _ = compared
+    lost = replace(ENTRY.rows[1], paper=(81.0, 74.0, None, None))
+    entry = replace(ENTRY, rows=(ENTRY.rows[0], lost))
+    row = compare_entry(entry, cells)[1]
+    # Only de is known in the paper: +4 there, +20 here; th and sw count in our own mean alone.
+    assert row.mean_difference == pytest.approx(10.0) and row.paper_mean_difference == pytest.approx(4.0)
+    assert apart(entry, row) == pytest.approx(16.0)
+    assert "+4.00 in the paper, +16.00 apart" in verdict(entry, row)
+
+
+def test_means_over_other_languages_are_not_subtracted(compared):
+    cells, _ = compared
+    whole = replace(cells["plain", "de"], languages=("de", "fr"))
+    part = replace(cells["ours", "de"], languages=("de",), missing="without fr: not run yet")
+    row = compare_entry(ENTRY, {**cells, ("plain", "de"): whole, ("ours", "de"): part})[1]
+    assert row.difference[1] is None and row.difference[2] == pytest.approx(20.0)
+    # Rows that mean another language by a column (a source beside its students) lack nothing.
+    part.missing = ""
+    row = compare_entry(ENTRY, {**cells, ("plain", "de"): whole, ("ours", "de"): part})[1]
+    assert row.difference[1] == pytest.approx(20.0)
+
+
+def test_shares_are_shown_with_more_decimals_than_percentages(tmp_path):
+    plan, done = made(tmp_path)
+    found = record(ENTRY, plan, done, Choice("small"))
+    ours = found["rows"][1]
+    assert decimals(ENTRY, Compared(**ours)) == [1] * 4
+    ours["ours"], ours["difference"] = [0.9, 0.784, 0.75, 0.7], [0.0, 0.012, 0.0, 0.0]
+    ours["mean_difference"] = 0.004
+    assert decimals(ENTRY, Compared(**ours)) == [3] * 4
+    text = as_text(ENTRY, found)
+    assert "0.784" in text and "+0.012" in text and "ours: +0.004 against plain" in text
+    columns = (*ENTRY.columns[:3], replace(ENTRY.columns[3], metric="l2"))
+    assert decimals(replace(ENTRY, columns=columns), Compared("x", [], [0.9, 0.8, None, 30.5], [])) == [3, 3, 3, 1]
+
+
+def test_the_time_of_runs_that_noted_none_is_not_given(tmp_path):
+    plan, done = made(tmp_path)
+    write_json(done.folders["ours-2"] / "finished.json", {"texts": 5})
+    assert record(ENTRY, plan, done, Choice("small"))["seconds"] is None
+
+
+def test_a_whole_record_is_not_given_up_for_one_that_lacks_seeds(tmp_path):
+    plan, done = made(tmp_path)
+    whole = record(ENTRY, plan, done, Choice("small"))
+    done.left = {"ours-2"}
+    part = record(ENTRY, plan, done, Choice("small"))
+    assert [row["ours"].count(None) for row in part["rows"]] == [0, 0, 4], "every cell has a seed"
+    assert _fuller(whole, part) and not _fuller(part, whole)
+    assert not _fuller({**whole, "seeds": [1]}, part), "a record of fewer seeds is no whole one"
+    assert not _fuller({**whole, "models": {"main": "other"}}, part)
+
+
+def test_what_a_cell_lacks_is_said_of_empty_ones_and_of_those_in_part(tmp_path):
+    plan, done = made(tmp_path)
+    found = record(ENTRY, plan, done, Choice("small"))
+    found["rows"][0]["missing"] = {"de": "de: not defined", "th": "th: not defined"}
+    found["rows"][0]["ours"][2] = None
+    text = as_text(ENTRY, found)
+    assert "partly: 1 of 12 cells: not defined for a seed or more" in text
+    assert "empty: 1 of 12 cells: not defined for a seed or more" in text
+
+
 def test_a_failed_run_is_said_in_its_cells(tmp_path):
     plan, done = made(tmp_path)
     del done.folders["ours-1"], done.folders["ours-2"]
@@ -121,7 +185,7 @@ def test_a_record_holds_everything_and_can_be_read_back(tmp_path):
     assert again[1].difference == pytest.approx([0.0, 20.0, 20.0, -10.0])
     text = as_text(ENTRY, found)
     assert "Δ ours" in text and "empty: 4 of 12 cells: quoted: of another paper" in text
-    assert "same sign in 2 of 3" in verdict(again[1])
+    assert "same sign in 2 of 3" in verdict(ENTRY, again[1])
 
 
 @pytest.mark.parametrize(
@@ -302,6 +366,24 @@ def test_columns_in_which_nothing_was_learnt_are_left_out(tmp_path, monkeypatch)
     assert decided[0].answer == "holds"
     assert decided[0].why == "ours 70.00, plain 50.00 (without sw: not learnt)"
     assert decided[1].answer == "undecided" and decided[1].why.endswith("a guess in sw")
+
+
+def test_columns_whose_rows_are_means_over_other_languages_are_left_out(tmp_path, monkeypatch):
+    plan, done = made(tmp_path / "runs")
+    found = record(ENTRY, plan, done, Choice("small"))
+    found["rows"][1]["missing"] = {"sw": "without some of its seeds or languages: not run yet"}
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    claim = Claim("Ours is better.", "here", "ear.made", {"ordered": ["ours", "plain"]})
+    both = replace(claim, rule={"better_in": {"de": ["ours", "plain"], "sw": ["ours", "plain"]}})
+    monkeypatch.setattr(claiming, "claims", lambda: (claim, both))
+    monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": ENTRY})
+    decided = decide(tmp_path, "small")
+    assert decided[0].why == "ours 70.00, plain 50.00 (without sw: some languages or seeds are missing)"
+    assert decided[1].answer == "undecided" and decided[1].why.startswith("some languages or seeds are missing in sw")
+    # What all rows lack alike is compared.
+    found["rows"][0]["missing"] = {"sw": "without some of its seeds or languages: not run yet"}
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    assert "missing" not in decide(tmp_path, "small")[0].why
 
 
 def test_in_answering_english_must_beat_a_guess(tmp_path, monkeypatch):

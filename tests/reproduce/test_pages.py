@@ -95,6 +95,41 @@ def test_the_papers_numbers_keep_their_decimals_and_a_record_without_cells_is_no
     assert re.search(r"\[Table 6\]\(ear.*\| not yet \| – \|", index)
 
 
+def test_a_record_that_still_lacks_runs_says_so(tmp_path):
+    empty, part = invented("ear.table6"), invented("ear.table1")
+    for row in empty["rows"]:
+        row["ours"], row["missing"] = [None], {"XNLI": "not run yet"}
+    part["rows"][1]["ours"][2], part["rows"][1]["missing"] = None, {"bg": "not run yet"}
+    write_json(tmp_path / "res" / "small" / "ear.table6.json", empty)
+    write_json(tmp_path / "res" / "small" / "ear.table1.json", part)
+    write_pages(tmp_path / "res", tmp_path / "docs")
+    text = (tmp_path / "docs" / "ear.md").read_text()
+    assert text.count("Not run yet.") == 13, "a record without a cell is as none"
+    assert "3 runs, of which some are still to be made." in text and "- empty: 1 of 135: not run yet" in text
+
+
+def test_a_table_at_the_papers_scale_hides_neither_tables_nor_claims_of_another(tmp_path):
+    ear = invented("ear.table1")
+    ear["rows"][5] |= {"p_mean": 0.001, "baseline": "mBERT"}
+    write_json(tmp_path / "res" / "small" / "ear.table1.json", ear)
+    write_pages(tmp_path / "res", tmp_path / "docs")
+    claim = next(
+        line for line in (tmp_path / "docs" / "claims.md").read_text().splitlines() if "| EAR is better" in line
+    )
+    assert "**holds**" in claim and "at scale" not in claim
+    write_json(tmp_path / "res" / "paper" / "ear.table2.json", invented("ear.table2"))
+    empty = invented("ear.table1")
+    for row in empty["rows"]:
+        row["ours"] = [None] * 15
+    write_json(tmp_path / "res" / "paper" / "ear.table1.json", empty)
+    write_pages(tmp_path / "res", tmp_path / "docs")
+    text = (tmp_path / "docs" / "claims.md").read_text()
+    claim = next(line for line in text.splitlines() if "| EAR is better than plain fine-tuning on inference" in line)
+    assert "**holds**" in claim and ") at scale `small`: " in claim
+    assert "decided at scale `small` or `paper`" in text
+    assert "| mBERT | ours | 50.0" in (tmp_path / "docs" / "ear.md").read_text()
+
+
 @pytest.mark.parametrize("name", [name for name in entries() if "figure" in name])
 def test_every_figure_is_drawn_as_svg_that_stands_by_itself(name):
     drawn = chart(entries()[name], invented(name))

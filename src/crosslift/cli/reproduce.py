@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crosslift.cli.options import Json, Quiet, seeds, show_json
-from crosslift.errors import BadInput, CrossliftError, Unfinished
+from crosslift.errors import BadInput, CrossliftError, Unfinished, nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,10 +58,17 @@ def reproduce(
     known = list(entries().values())
     chosen = known if every or not entry else [one for name in entry for one in find(name)]
     choice = _choice(scale, model, translator, resources, seed)
+    if not quiet and not as_json:
+        for place in _idle(chosen, choice):
+            typer.echo(f"no table here has an encoder in the place of {place}: it stays idle", err=True)
     if listed:
         _list(chosen, choice, as_json)
         return
     if docs is not None:
+        if entry or every:
+            raise BadInput("--docs writes the pages of all records and runs nothing.", "Leave the tables out.")
+        if not results.is_dir():  # pages without a record would take the place of those that have some
+            raise BadInput(f"There is no folder of records {results}.", "Name it with --results.")
         from crosslift.reproduce.pages import write_pages
 
         for page in write_pages(results, docs):
@@ -96,15 +103,36 @@ def reproduce(
 def _choice(
     scale: str, model: list[str] | None, translator: str | None, resources: Path | None, seed: str | None
 ) -> Choice:
+    from crosslift.reproduce.entries import paper, papers
     from crosslift.reproduce.plan import MAIN, Choice
 
-    models = {}
+    places = sorted({place for name in papers() for place in paper(name).encoders})
+    models: dict[str, str] = {}
     for given in model or []:
         place, sign, name = given.partition("=")
-        models[place if sign else MAIN] = name if sign else given
-    return Choice(
-        scale, models, translator, str(resources) if resources else None, tuple(seeds(seed)) if seed else None
-    )
+        if not sign or Path(given).exists():  # folders of runs have = in their names, too
+            place, name = MAIN, given
+        if place not in places:
+            raise BadInput(
+                f'--model {given}: there is no place "{place}".{nearest(place, places)}', f"It is {', '.join(places)}."
+            )
+        if place in models:
+            raise BadInput(f"--model names two encoders for {place}: {models[place]} and {name}.")
+        models[place] = name
+    if resources is not None and not resources.is_dir():
+        raise BadInput(f"--resources: there is no folder {resources}.")
+    chosen = tuple(seeds(seed)) if seed else None
+    if chosen == ():
+        raise BadInput(f'--seeds "{seed}" names no seed.', "It takes whole numbers such as 1,2,3 or 1-5.")
+    return Choice(scale, models, translator, str(resources) if resources else None, chosen)
+
+
+def _idle(chosen: Sequence[Entry], choice: Choice) -> list[str]:
+    """Return the places that models were named for and no chosen table's paper has."""
+    from crosslift.reproduce.entries import paper
+
+    known = {place for one in chosen for place in paper(one.paper).encoders}
+    return [place for place in choice.models if place not in known]
 
 
 def _list(chosen: Sequence[Entry], choice: Choice, as_json: bool) -> None:
@@ -126,10 +154,10 @@ def _list(chosen: Sequence[Entry], choice: Choice, as_json: bool) -> None:
     if as_json:
         show_json({"entries": rows, "runs": len(whole.steps), "seconds": round(whole.seconds)})
         return
-    typer.echo(f"{'entry':<24}{'runs':>5}{'about':>9}{'cells':>7}{'empty':>7}  title; data; what would fill more")
+    typer.echo(f"{'entry':<24}{'runs':>5}{'about':>11}{'cells':>7}{'empty':>7}  title; data; what would fill more")
     for row in rows:
         about = clock(float(str(row["seconds"])))
-        counts = f"{row['entry']:<24}{row['runs']:>5}{about:>9}{row['cells']:>7}{row['empty']:>7}"
+        counts = f"{row['entry']:<24}{row['runs']:>5}{about:>11}{row['cells']:>7}{row['empty']:>7}"
         more = [", ".join(part) for part in (row["data"], _wanted(row["why"])) if part]  # type: ignore[arg-type]
         typer.echo(f"{counts}  {'; '.join([str(row['title']), *more])}")
     typer.echo(

@@ -8,7 +8,7 @@ decide (`studies`), at settings of its own; else the claim is undecided.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -137,14 +137,29 @@ def _decided(claim: Claim, record: Json) -> Verdict:
         said = f"English does not beat the most frequent class or a guess in {', '.join(poor)}"
         return Verdict(claim, "undecided", said)
     found = {row.name: row for row in rows_of(record)}
+    uneven = [column for column in read if column not in poor and _uneven(entry, found, claim.rows, column)]
+    if uneven and (len(uneven) + len(poor) == len(read) or claim.kind in BY_COLUMN):
+        return Verdict(
+            claim, "undecided", f"some languages or seeds are missing in {', '.join(uneven)}, not of all rows"
+        )
     if claim.kind not in BY_COLUMN:
-        found = {name: _only(entry, row, [one for one in read if one not in poor]) for name, row in found.items()}
+        kept = [one for one in read if one not in poor and one not in uneven]
+        found = {name: _only(entry, row, kept) for name, row in found.items()}
     try:
         answer, why = RULES[claim.kind](entry, found, claim.rule)
     except Unknown as missing:
         return Verdict(claim, "undecided", str(missing))
     left_out = f" (without {', '.join(poor)}: not learnt)" if poor else ""
+    left_out += f" (without {', '.join(uneven)}: some languages or seeds are missing)" if uneven else ""
     return Verdict(claim, answer, why + left_out)
+
+
+def _uneven(entry: Entry, found: Mapping[str, Compared], rows: Sequence[str], column: str) -> bool:
+    """Whether means of these rows go over different languages or seeds: what lacks some of them says why."""
+    place = [one.name for one in entry.columns].index(column)
+    filled = [found[row] for row in rows if found[row].ours[place] is not None]
+    reasons = {row.missing.get(column, "") for row in filled}
+    return len(reasons) > 1 and any(reason.startswith(("without ", "failed")) for reason in reasons)
 
 
 def _read(entry: Entry, claim: Claim) -> list[str]:

@@ -99,7 +99,7 @@ def _row(entry: Entry, row: Row, cells: Cells) -> Compared:
         other = entry.row(base)
         rivals = [cells[base, column.name] for column in columns]
         theirs: list[Number] = paper if entry.paper_gains else _minus(paper, list(other.paper))
-        here = _minus(ours, [cell.mean for cell in rivals])
+        here = [_difference(one, other) for one, other in zip(own, rivals, strict=True)]
         guard = [cells[entry.english or base, column.name] for column in columns]
         judged = [i for i in targets if theirs[i] not in (None, 0) and here[i] is not None]
         learnt = [i for i in judged if guard[i].learnt is not False]
@@ -163,6 +163,35 @@ def _tests(names: Sequence[str], own: Sequence[Cell], rivals: Sequence[Cell]) ->
 
 def _main(metrics: Mapping[str, Metric]) -> Metric:
     return next(iter(metrics.values()))
+
+
+def _difference(one: Cell, other: Cell) -> Number:
+    """Return how far two cells differ; `None` where one lacks languages that the other has: it is another mean."""
+    if one.mean is None or other.mean is None:
+        return None
+    if (one.missing or other.missing) and set(one.languages) != set(other.languages):
+        return None
+    return one.mean - other.mean
+
+
+def apart(entry: Entry, row: Compared) -> Number:
+    """Return how far our differences lie from the paper's, over the target columns in which both are known."""
+    if row.mean_difference is None:  # columns of several metrics have no mean
+        return None
+    targets = [place for place, column in enumerate(entry.columns) if not column.source]
+    return _mean([row.of_differences[place] for place in targets])
+
+
+def decimals(entry: Entry, row: Compared) -> list[int]:
+    """Return with how many decimals each of our cells is shown: few for percentages, more for shares and cosines.
+
+    It goes by the largest value of the row with the same metric, so that a row is shown alike.
+    """
+    largest: dict[str, float] = {}
+    for column, value in zip(entry.columns, row.ours, strict=True):
+        largest[column.metric] = max(largest.get(column.metric, 0.0), abs(value or 0.0))
+    tops = [largest[column.metric] for column in entry.columns]
+    return [1 if top >= 10 else 2 if top >= 1 else 3 for top in tops]
 
 
 def _minus(one: Sequence[Number], other: Sequence[Number]) -> list[Number]:

@@ -11,9 +11,9 @@ from typing import Any, cast
 from crosslift.data.storage import Json, write_text
 from crosslift.reproduce.charts import chart
 from crosslift.reproduce.claims import Verdict, decide
-from crosslift.reproduce.comparison import Compared
-from crosslift.reproduce.entries import SCALES, Entry, entries, paper, papers
-from crosslift.reproduce.records import read_record, rows_of
+from crosslift.reproduce.comparison import Compared, apart, decimals
+from crosslift.reproduce.entries import SCALES, Entry, Paper, entries, paper, papers
+from crosslift.reproduce.records import lacks_runs, missing_cells, read_record, rows_of
 
 MADE = "<!-- Made by `crosslift reproduce --docs` from the records; do not edit. -->"
 SHOWN = ("small", "paper")
@@ -53,8 +53,9 @@ what is there. A record is not replaced by one that has fewer cells only because
 *avg* is taken over the same columns as the paper's average, and the paper's is the printed one. What is compared, row
 by row: the difference from the table's baseline row, in the paper and here (Δ), and how far the two lie apart; in how
 many languages they have the same sign, counted only where English beats the most frequent class; Spearman's ρ between
-the paper's scores and ours over the languages; and a paired permutation test of ours over all target languages. A cell
-that stays empty says why.
+the paper's scores and ours over the languages; and a paired permutation test of ours over all target languages. Where
+the text of a paper lost numbers, Δ paper and *apart* go over the columns that are left. A cell that stays empty says
+why.
 
 The records lie in `benchmarks/results/reproduce`; these pages are made from them with `--docs`. Whether the
 [claims](claims.md) of the papers hold is decided by rules over the same records, and by studies where there is none.
@@ -93,18 +94,16 @@ def write_pages(results: str | Path, docs: str | Path) -> list[Path]:
 
 
 def _scale(results: str | Path, entry: str) -> tuple[str, Json] | None:
-    """Return the largest scale at which an entry was run, with its record."""
-    for scale in reversed([one for one in SCALES if one in SHOWN]):
-        found = read_record(results, entry, scale)
-        if found is not None:
-            return scale, found
-    return None
+    """Return the largest scale at which an entry was run, with its record; an empty one only if alone."""
+    known = {scale: read_record(results, entry, scale) for scale in reversed(SCALES) if scale in SHOWN}
+    there = [(scale, found) for scale, found in known.items() if found is not None]
+    return next((one for one in there if _filled(one[1])[0]), there[0] if there else None)
 
 
 def _index(results: str | Path) -> str:
     lines = ["# Every table and figure of the five papers", "", MADE, "", INTRODUCTION]
     for name in papers():
-        lines += [f"## {paper(name).name}", "", f"{paper(name).title}. {paper(name).citation}.", ""]
+        lines += [f"## {paper(name).name}", "", _cited(paper(name)), ""]
         lines += ["| | shows | run at | cells |", "| --- | --- | --- | --- |"]
         for entry in entries().values():
             if entry.paper == name:
@@ -118,12 +117,15 @@ def _index(results: str | Path) -> str:
 
 
 def _claims(results: str | Path) -> str:
-    scale = next((s for s in reversed(SHOWN) if any(read_record(results, e, s) for e in entries())), SHOWN[0])
-    verdicts = decide(results, scale)
+    by_scale = {scale: decide(results, scale) for scale in SHOWN}
+    # Each claim at the largest scale at which its table was run: one table at the paper's scale hides no other.
+    own = {name: (_scale(results, name) or (SHOWN[0], {}))[0] for name in entries()}
+    verdicts = [by_scale[own[one.claim.entry]][place] for place, one in enumerate(by_scale[SHOWN[0]])]
+    scales = [scale for scale in SHOWN if scale in own.values()]
     counts = Counter(one.answer for one in verdicts)
     said = CLAIMS.format(
         number=len(verdicts),
-        scale=scale,
+        scale="` or `".join(scales),
         holds=counts["holds"],
         not_=counts["does not hold"],
         open=counts["undecided"],
@@ -134,14 +136,16 @@ def _claims(results: str | Path) -> str:
     lines = ["# Do the papers' claims hold?", "", MADE, "", said]
     for name in papers():
         lines += [f"## {paper(name).name}", "", "| claim | said in | here | why |", "| --- | --- | --- | --- |"]
-        lines += [_claim(one) for one in verdicts if one.claim.paper == name]
+        lines += [
+            _claim(one, own[one.claim.entry] if len(scales) > 1 else "") for one in verdicts if one.claim.paper == name
+        ]
         lines.append("")
     return "\n".join(lines)
 
 
-def _claim(one: Verdict) -> str:
+def _claim(one: Verdict, scale: str) -> str:
     entry = entries()[one.claim.entry]
-    link = f"[{entry.place}]({entry.paper}.md#{_anchor(entry)})"
+    link = f"[{entry.place}]({entry.paper}.md#{_anchor(entry)}){f' at scale `{scale}`' if scale else ''}"
     why = f"{link}: {'not run' if one.by_study else _escaped(one.why)}"
     if one.claim.study is not None and one.beside is not None:
         answer, numbers = one.beside
@@ -151,9 +155,13 @@ def _claim(one: Verdict) -> str:
     return f"| {one.claim.claim} | {one.claim.place} | **{one.answer}** | {why} |"
 
 
+def _cited(about: Paper) -> str:
+    return f"{about.title}{'' if about.title.endswith('?') else '.'} {about.citation}."
+
+
 def _paper(name: str, results: str | Path, pictures: Path) -> str:
     about = paper(name)
-    lines = [f"# {about.name}, table by table", "", MADE, "", f"{about.title}. {about.citation}.", ""]
+    lines = [f"# {about.name}, table by table", "", MADE, "", _cited(about), ""]
     for entry in entries().values():
         if entry.paper == name:
             lines += _entry(entry, _scale(results, entry.id), pictures)
@@ -162,7 +170,8 @@ def _paper(name: str, results: str | Path, pictures: Path) -> str:
 
 def _entry(entry: Entry, found: tuple[str, Json] | None, pictures: Path) -> list[str]:
     lines = [f"## {_heading(entry)}", "", f"{entry.shows} Metric: {entry.metric}. (`{entry.id}`)", ""]
-    if found is None:
+    if found is None or (not _filled(found[1])[0] and lacks_runs(found[1])):
+        found = None
         lines += ["Not run yet.", ""]
         width = len(entry.columns)
         quoted = [Compared(row.name, list(row.paper), [None] * width, [None] * width) for row in entry.rows]
@@ -172,7 +181,8 @@ def _entry(entry: Entry, found: tuple[str, Json] | None, pictures: Path) -> list
         scale, record = found
         models = ", ".join(f"{place} = {name}" for place, name in _encoders(entry, scale, record).items())
         seeds = ", ".join(map(str, cast("list[int]", record["seeds"])))
-        lines += [f"Scale `{scale}`, {models}; seeds {seeds}; {record['runs']} runs.", ""]
+        runs = f"{record['runs']} runs{', of which some are still to be made' if lacks_runs(record) else ''}"
+        lines += [f"Scale `{scale}`, {models}; seeds {seeds}; {runs}.", ""]
         drawn = chart(entry, record)
         if drawn:
             file = pictures / f"{entry.id}.svg"
@@ -183,7 +193,7 @@ def _entry(entry: Entry, found: tuple[str, Json] | None, pictures: Path) -> list
         elif entry.chart:
             lines += ["There is no figure: the runs kept nothing that it could show.", ""]
         rows = rows_of(record)
-        lines += [*_table(entry, rows), *_summary(rows), *_empty(entry, rows)]
+        lines += [*_table(entry, rows), *_summary(entry, rows), *_empty(entry, rows)]
     if entry.substitute:
         lines += [f"Substitute: {entry.substitute}", ""]
     if entry.lost:
@@ -231,14 +241,16 @@ def _table(entry: Entry, rows: Sequence[Compared]) -> list[str]:
             cells = [_fixed(value, digits) for value in row.paper]
             add(f"{_escaped(row.name)} | paper", cells, _fixed(printed.get(row.name), digits))
         if some:
-            cells = [_with(value, sd) for value, sd in zip(row.ours, row.sd, strict=True)]
-            add(f"{_escaped(row.name)} | ours", cells, _number(averages[row.name]))
+            places = decimals(entry, row)
+            cells = [_with(value, sd, to) for value, sd, to in zip(row.ours, row.sd, places, strict=True)]
+            add(f"{_escaped(row.name)} | ours", cells, _fixed(averages[row.name], places[0]))
         if row.baseline and some and any(value is not None for value in row.difference):
             if not entry.paper_gains and any(value is not None for value in row.paper_difference):
                 cells = [_signed(value, digits) for value in row.paper_difference]
                 add("| Δ paper", cells, _signed(_minus(printed.get(row.name), printed.get(row.baseline)), digits))
             gain = _minus(averages[row.name], averages.get(row.baseline))
-            add("| Δ ours", [_signed(value) for value in row.difference], _signed(gain))
+            cells = [_signed(value, to) for value, to in zip(row.difference, places, strict=True)]
+            add("| Δ ours", cells, _signed(gain, places[0]))
     return [*lines, ""]
 
 
@@ -260,7 +272,7 @@ def _decimals(value: float) -> int:
     return len(str(value).partition(".")[2])
 
 
-def _summary(rows: Sequence[Compared]) -> list[str]:
+def _summary(entry: Entry, rows: Sequence[Compared]) -> list[str]:
     compared = [row for row in rows if row.baseline and any(value is not None for value in row.difference)]
     if not compared:
         return []
@@ -269,29 +281,25 @@ def _summary(rows: Sequence[Compared]) -> list[str]:
         "| --- | ---: | ---: | ---: | --- | ---: | ---: |",
     ]
     for row in compared:
-        apart = (
-            _signed(row.mean_difference - row.paper_mean_difference, 2)
-            if row.mean_difference is not None and row.paper_mean_difference is not None
-            else "–"
-        )
+        digits = max(2, *decimals(entry, row))
         unlearnt = f" ({row.unlearnt} not learnt)" if row.unlearnt else ""
         signs = f"{row.agree} of {row.judged}{unlearnt}" if row.judged or row.unlearnt else "–"
         p = "–" if row.p_mean is None else "< 0.001" if row.p_mean < 0.001 else f"{row.p_mean:.3f}"
         lines.append(
-            f"| {_escaped(row.name)} − {_escaped(row.baseline)} | {_signed(row.mean_difference, 2)} | "
-            f"{_signed(row.paper_mean_difference, 2)} | {apart} | {signs} | "
+            f"| {_escaped(row.name)} − {_escaped(row.baseline)} | {_signed(row.mean_difference, digits)} | "
+            f"{_signed(row.paper_mean_difference, digits)} | {_signed(apart(entry, row), digits)} | {signs} | "
             f"{'–' if row.spearman is None else f'{row.spearman:.2f}'} | {p} |"
         )
     return [*lines, ""]
 
 
 def _empty(entry: Entry, rows: Sequence[Compared]) -> list[str]:
-    reasons = Counter(reason for row in rows for reason in row.missing.values())
+    reasons = missing_cells(entry, rows)
     if not reasons:
         return []
     whole = len(entry.columns) * len(entry.rows)
-    said = [f"- {count} of {whole}: {_escaped(why)}" for why, count in reasons.most_common()]
-    return ["Cells that are empty, or a mean over fewer languages:", "", *said, ""]
+    said = [f"- {how}: {count} of {whole}: {_escaped(why)}" for (how, why), count in reasons.most_common()]
+    return ["Cells that are empty, or in part (a mean over fewer seeds or languages):", "", *said, ""]
 
 
 def _heading(entry: Entry) -> str:
@@ -315,12 +323,8 @@ def _fixed(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
-
-
-def _with(value: float | None, sd: float | None) -> str:
-    return _number(value) if value is None or sd is None else f"{_number(value)} ± {sd:.1f}"
+def _with(value: float | None, sd: float | None, digits: int) -> str:
+    return _fixed(value, digits) if value is None or sd is None else f"{_fixed(value, digits)} ± {sd:.{digits}f}"
 
 
 def _signed(value: float | None, digits: int = 1) -> str:

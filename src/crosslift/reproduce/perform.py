@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from crosslift.data.storage import Json
+from crosslift.errors import BadInput
 from crosslift.reproduce.plan import Plan, Step
 from crosslift.runs.evaluation_data import evaluation_name
 from crosslift.runs.folder import FINISHED
@@ -58,6 +59,8 @@ def perform(
         minutes: Begin no further run after so many; 0: take what is there.
         engine: Arguments of `sweep` that say where runs are performed.
     """
+    if minutes is not None and minutes < 0:
+        raise BadInput(f"--minutes is 0 or more, not {minutes:g}.")
     done = Performed()
     end = float("inf") if minutes is None else time.monotonic() + 60 * minutes
     waiting = list(plan.steps.values())

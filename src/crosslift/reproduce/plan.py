@@ -134,7 +134,10 @@ class Choice:
 
     def __post_init__(self) -> None:
         if self.scale not in SCALES:
-            raise BadInput(f'There is no scale "{self.scale}".{nearest(self.scale, SCALES)}', f"It is {SCALES}.")
+            raise BadInput(
+                f'There is no scale "{self.scale}".{nearest(self.scale, SCALES)}',
+                f"It is {', '.join(SCALES[:-1])} or {SCALES[-1]}.",
+            )
 
     def translator_for(self) -> str | None:
         """Return the translator: the one that was named, else dictionaries where there are some."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -10,11 +12,14 @@ from crosslift.data import languages_of
 from crosslift.data.storage import Json, read_json, write_json
 from crosslift.measure.igap_result import text_table
 from crosslift.reproduce.collect import NOT_YET, collect
-from crosslift.reproduce.comparison import Compared, compare_entry
+from crosslift.reproduce.comparison import Compared, apart, compare_entry, decimals
 from crosslift.reproduce.entries import Entry
 from crosslift.reproduce.perform import Performed, perform
 from crosslift.reproduce.plan import Choice, Plan, make_plan
 from crosslift.runs.sweep import Progress
+
+UNDEFINED = re.compile(r"^\S+: not defined$")
+WHY_UNDEFINED = "not defined for a seed or more (IGAP: no checkpoint has such a training error)"
 
 
 def reproduce(
@@ -29,7 +34,7 @@ def reproduce(
 ) -> list[Json]:
     """Run what some entries need and write one record each; started again, it goes on.
 
-    A record made from runs that lie elsewhere now is not given up for one with fewer cells.
+    A record made from runs that lie elsewhere now is not given up for one with fewer cells or seeds.
 
     Args:
         chosen: Entries.
@@ -57,8 +62,17 @@ def reproduce(
 
 def _fuller(known: Json, found: Json) -> bool:
     """Say whether a record holds more than a new one of the same encoders that still lacks runs."""
-    lacking = any(reason.endswith(NOT_YET) for row in rows_of(found) for reason in row.missing.values())
-    return lacking and known["models"] == found["models"] and _filled(known) > _filled(found)
+    if not lacks_runs(found) or known["models"] != found["models"]:
+        return False
+    seeds, wanted = (set(cast("list[int]", one["seeds"])) for one in (known, found))
+    # As many cells, but all of their seeds.
+    whole = _filled(known) == _filled(found) and not lacks_runs(known) and seeds >= wanted
+    return _filled(known) > _filled(found) or whole
+
+
+def lacks_runs(found: Json) -> bool:
+    """Say whether runs of a record are still to be made."""
+    return any(reason.endswith(NOT_YET) for row in rows_of(found) for reason in row.missing.values())
 
 
 def _filled(found: Json) -> int:
@@ -70,14 +84,16 @@ def record(entry: Entry, plan: Plan, done: Performed, choice: Choice) -> Json:
     cells = collect(entry, plan, done)
     compared = compare_entry(entry, cells)
     steps = [step for step in plan.steps.values() if entry.id in step.tables]
-    measured = [read_json(done.folders[step.key] / "finished.json") for step in steps if step.key in done.folders]
+    ended = [read_json(done.folders[step.key] / "finished.json") for step in steps if step.key in done.folders]
+    # Not every kind of run notes its time: a sum over some of them would be no time of anything.
+    timed = bool(ended) and all("seconds" in one for one in ended)
     return {
         "entry": entry.id,
         "scale": choice.scale,
         "models": dict(choice.models),
         "seeds": sorted({step.seed for step in steps}),
         "runs": len(steps),
-        "seconds": round(sum(float(cast("float", one.get("seconds", 0))) for one in measured), 1),
+        "seconds": round(sum(float(cast("float", one["seconds"])) for one in ended), 1) if timed else None,
         "columns": [column.name for column in entry.columns],
         "languages": {
             column.name: list(cells[row.name, column.name].languages)
@@ -134,36 +150,42 @@ def as_text(entry: Entry, found: Json) -> str:
     grid = [["", "", *names]]
     for row in rows_of(found):
         grid.append([row.name, "paper", *map(_plain, row.paper)])
-        grid.append(["", "ours", *map(_plain, row.ours)])
+        digits = decimals(entry, row)
+        grid.append(["", "ours", *(_plain(value, to) for value, to in zip(row.ours, digits, strict=True))])
         if row.baseline and any(value is not None for value in row.difference):
             if not entry.paper_gains:
                 grid.append(["", "Δ paper", *map(_signed, row.paper_difference)])
-            grid.append(["", "Δ ours", *map(_signed, row.difference)])
+            grid.append(["", "Δ ours", *(_signed(value, to) for value, to in zip(row.difference, digits, strict=True))])
     lines = [f"{entry.id}  {entry.title} ({entry.metric}, scale {found['scale']})", text_table(grid), ""]
-    lines += [f"{row.name}: {verdict(row)}" for row in rows_of(found) if row.baseline]
-    reasons: dict[str, list[str]] = {}
-    for row in rows_of(found):
-        for column, reason in row.missing.items():
-            reasons.setdefault(reason, []).append(f"{row.name} / {column}")
+    lines += [f"{row.name}: {verdict(entry, row)}" for row in rows_of(found) if row.baseline]
     whole = len(names) * len(entry.rows)
-    lines += [f"{_how_empty(why)}: {len(cells)} of {whole} cells: {why}" for why, cells in reasons.items()]
+    lines += [
+        f"{how}: {count} of {whole} cells: {why}" for (how, why), count in missing_cells(entry, rows_of(found)).items()
+    ]
     return "\n".join(lines)
 
 
-def _how_empty(reason: str) -> str:
-    return "partly" if reason.startswith("without ") else "empty"
+def missing_cells(entry: Entry, rows: Sequence[Compared]) -> Counter[tuple[str, str]]:
+    """Return how many cells are empty, or a mean over only a part of their seeds or languages, for each reason."""
+    found: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        values = dict(zip((column.name for column in entry.columns), row.ours, strict=True))
+        for column, reason in row.missing.items():
+            found["empty" if values[column] is None else "partly", UNDEFINED.sub(WHY_UNDEFINED, reason)] += 1
+    return found
 
 
-def verdict(row: Compared) -> str:
+def verdict(entry: Entry, row: Compared) -> str:
     """Return one line: mean differences here and in the paper, signs, rank correlation, significance."""
     if all(value is None for value in row.difference):
         return "nothing to compare here"
     parts = [f"against {row.baseline}"]
+    digits = max(2, *decimals(entry, row))
     if row.mean_difference is not None:
-        parts = [f"{row.mean_difference:+.2f} against {row.baseline}"]
-    if row.mean_difference is not None and row.paper_mean_difference is not None:
-        apart = row.mean_difference - row.paper_mean_difference
-        parts.append(f"{row.paper_mean_difference:+.2f} in the paper, {apart:+.2f} apart")
+        parts = [f"{row.mean_difference:+.{digits}f} against {row.baseline}"]
+    gap = apart(entry, row)
+    if gap is not None:
+        parts.append(f"{row.paper_mean_difference:+.{digits}f} in the paper, {gap:+.{digits}f} apart")
     if row.judged:
         parts.append(f"same sign in {row.agree} of {row.judged}")
     if row.unlearnt:
@@ -175,9 +197,10 @@ def verdict(row: Compared) -> str:
     return "; ".join(parts)
 
 
-def _plain(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}" if abs(value) >= 1 else f"{value:.2f}"
+def _plain(value: float | None, digits: int | None = None) -> str:
+    shown = digits if digits is not None else 1 if value is None or abs(value) >= 1 else 2
+    return "–" if value is None else f"{value:.{shown}f}"
 
 
-def _signed(value: float | None) -> str:
-    return "–" if value is None else f"{value:+.1f}"
+def _signed(value: float | None, digits: int = 1) -> str:
+    return "–" if value is None else f"{value:+.{digits}f}"
