@@ -149,6 +149,16 @@ def test_padding_changes_nothing(mono):
     assert torch.allclose(padded, alone, atol=1e-5)
 
 
+@pytest.mark.parametrize("multi", ["xlm-roberta", "distilbert", "mpnet", "modernbert", "gemma3"])
+def test_the_connectors_dropout_is_the_one_that_was_asked_for(multi):
+    # ModernBERT and Gemma 3 keep the dropout of their attention as a number, not as a module.
+    kept = {"attention_dropout": 0.5} if multi in ("modernbert", "gemma3") else {}
+    base, states, mask = encoder(multi, **kept), torch.randn(2, 9, 32), torch.ones(2, 9, dtype=torch.long)
+    for dropout in (0.0, 0.3):
+        connector = Connector(base, 2, 2, 32, dropout=dropout).train()
+        assert torch.equal(connector(states, mask), connector(states, mask)) == (dropout == 0.0)
+
+
 def test_a_connectors_own_weights_are_all_that_it_stores():
     connector = Connector(encoder("xlm-roberta"), 2, 2, 32)
     assert {name.split(".")[0] for name in connector.state_dict()} == {"layers"}

@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -149,6 +150,26 @@ def test_a_bare_encoder_and_a_wrong_connector_are_refused(connector, home, tmp_p
     assert "is no connector" in refusal(locate_connector, home / "mono")
 
 
+def test_a_multilingual_model_that_has_moved_is_asked_for(connector, task_models, home, tmp_path):
+    moved = tmp_path / "connector"
+    shutil.copytree(connector.connector, moved)
+    facts = json.loads((moved / "connector.json").read_text())
+    (moved / "connector.json").write_text(json.dumps({**facts, "multi": str(tmp_path / "gone")}))
+    said = refusal(plug, task_models["qa"], moved, tmp_path / "out")
+    assert f'trained with the multilingual model "{tmp_path / "gone"}", which is not here' in said
+    assert "Say where that one is with --multi." in said
+    assert plug(task_models["qa"], moved, tmp_path / "out", multi=home / "multi").kind == "qa"
+    assert "--multi" not in refusal(plug, task_models["qa"], moved, tmp_path / "out", multi=tmp_path / "neither")
+
+
+def test_a_damaged_connector_is_named(connector, task_models, tmp_path):
+    for name, content in (("connector.safetensors", b"torn"), ("connector.json", b"{}")):
+        damaged = tmp_path / name
+        shutil.copytree(connector.connector, damaged)
+        (damaged / name).write_bytes(content)
+        assert f"The connector in {damaged} is damaged" in refusal(plug, task_models["qa"], damaged, tmp_path / "out")
+
+
 def test_only_an_earlier_plugged_model_is_replaced(connector, task_models, home, tmp_path):
     task = task_models["classification"]
     plug(task, connector.path, tmp_path / "out")
@@ -171,6 +192,37 @@ def test_models_without_weights_are_refused(connector, task_models, home, tmp_pa
 def test_a_wrong_plug_point_is_said_before_the_text_is_read(home, tmp_path):
     given = {"multi": home / "multi", "mono": home / "mono", "text": home / "nosuch.txt", "out": tmp_path / "run"}
     assert "--plug-layer is between 0 and 2" in refusal(fit_connector, **given, plug_layer=3, **SMALL)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"connector_layers": 0}, "nothing to learn"),
+        ({"bitext": ["pairs.tsv"]}, "pairs.tsv, line 2"),
+        ({"mono": "unmasked"}, "has no mask_token"),
+    ],
+    ids=["layers", "bitext", "tokenizer"],
+)
+def test_what_cannot_be_is_said_before_the_text_is_read(wrong, said, home, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.tsv").write_text("de\tA house.\tEin Haus.\nde\tA house.\n")
+    AutoModelForMaskedLM.from_pretrained(home / "mono").save_pretrained("unmasked")
+    tokenizer = load_tokenizer(home / "mono")
+    tokenizer.mask_token = None
+    tokenizer.save_pretrained("unmasked")
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "nosuch.txt", "out": tmp_path / "run"}
+    assert said in refusal(fit_connector, **{**given, **SMALL, **wrong})
+
+
+def test_a_file_by_itself_is_one_file(home, tmp_path):
+    (tmp_path / "pairs.tsv").write_text(f"de\t{TEXTS[0]}\t{TEXTS[3]}\nde\t{TEXTS[1]}\t{TEXTS[4]}\n", encoding="utf-8")
+    (tmp_path / "excluded.txt").write_text(f"{TEXTS[0]}\n", encoding="utf-8")
+    files = {"bitext": str(tmp_path / "pairs.tsv"), "exclude": str(tmp_path / "excluded.txt")}
+    run = fit_connector(
+        multi=home / "multi", mono=home / "mono", text=str(home / "en.txt"), out=tmp_path / "run", **files, **SMALL
+    )
+    config = json.loads((run.path / "config.json").read_text())
+    assert [config[name] for name in files] == [[file] for file in files.values()]
 
 
 def test_a_run_that_is_done_is_not_run_twice(connector, home):
@@ -465,6 +517,12 @@ def test_bad_settings_are_named(home, tmp_path):
     assert 'Did you mean "paper"?' in refusal(fit_connector, preset="papr", **given)
     assert 'Did you mean "connector_layers"?' in refusal(fit_connector, connector_layer=2, **given)
     assert "more than the models can read" in refusal(fit_connector, **{**given, **SMALL, "length": 300})
+    assert "--seed must be 0 or more, not -1" in refusal(fit_connector, seed=-1, **given)
+    for minutes in (0.0, -1.0, float("nan")):
+        assert "--max-minutes must be above 0" in refusal(fit_connector, max_minutes=minutes, **given)
+    assert "counts in steps, not epochs" in refusal(fit_connector, epochs=2, **given)
+    assert "--encoder-layers" in refusal(fit_connector, frozen_layers=1, **given)
+    assert not (tmp_path / "run").exists()
 
 
 def test_the_plain_command_reads_a_config(home, tmp_path, capsys):

@@ -77,6 +77,19 @@ def test_emb_map_gives_a_model_that_reads_the_other_vocabulary(home, tmp_path):
     assert len(xl.predict(out, classification(4))) == 4
 
 
+def test_embeddings_that_do_not_fit_and_folders_of_something_else_are_refused(home, tmp_path):
+    save_mono(home / "wide", hidden_size=48)
+    with pytest.raises(BadInput, match="have a width of 48, the model's of 32"):
+        emb_map(home / "task", home / "multi", home / "wide", tmp_path / "mapped")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("keep this")
+    with pytest.raises(BadInput, match="holds something that is no model"):
+        emb_map(home / "task", home / "multi", home / "mono", tmp_path / "mine")
+    assert (tmp_path / "mine" / "notes.txt").exists()
+    for _ in range(2):  # an earlier one is replaced
+        emb_map(home / "task", home / "multi", home / "mono", tmp_path / "mapped")
+
+
 def test_emb_learn_moves_embeddings_alone(home, tmp_path):
     given = {"steps": 3, "batch_size": 4, "window": 16, "learning_rate": 1e-2}
     file = emb_learn(home / "mono", home / "multi", {"de": [home / "de.txt"]}, tmp_path / "run", **given)
@@ -85,7 +98,7 @@ def test_emb_learn_moves_embeddings_alone(home, tmp_path):
     start = mapped_embeddings(multi, mono, load_tokenizer(home / "multi"), load_tokenizer(home / "mono"))
     assert (learnt - start).abs().max() > 1e-3
     assert emb_learn(home / "mono", home / "multi", {"de": [home / "de.txt"]}, tmp_path / "run", **given) == file
-    out = plug_embeddings(home / "task", file, home / "multi", tmp_path / "learnt")
+    out = plug_embeddings(home / "task", str(file), home / "multi", tmp_path / "learnt")
     assert len(xl.predict(out, classification(4))) == 4
 
 
@@ -112,6 +125,11 @@ def test_a_connector_that_changes_nothing_is_as_near_as_the_models_are(home, tmp
         torch.cosine_similarity(vector, target, dim=0).item(), abs=1e-5
     )
     assert set(found["en"].to_dict()) == {"l2", "cosine"}
+    long = " ".join(TEXTS[:3] * 20)  # more than these models can read
+    tokenizers[0].model_max_length = tokenizers[1].model_max_length = 24
+    assert cross_model_alignment(loaded, mono, tokenizers, [long], {"en": [long]})["en"].l2.isfinite().all()
+    with pytest.raises(BadInput, match="no sentences"):
+        cross_model_alignment(loaded, mono, tokenizers, [], {"de": []})
     with pytest.raises(BadInput, match="not parallel"):
         cross_model_alignment(loaded, mono, tokenizers, TEXTS[:2], {"de": TEXTS[3:4]})
 

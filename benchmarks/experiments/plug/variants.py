@@ -129,7 +129,7 @@ CHANGES: dict[str, Callable[[Adaptation], AbstractContextManager[None]]] = {
 
 @contextmanager
 def changed(lean: Adaptation, variant: str) -> Iterator[list[str]]:
-    """Make the changes of a variant (`norms+bf16`); give their names."""
+    """Make the changes of a variant (`bf16+last`); give their names."""
     names = variant.split("+")
     unknown = [name for name in names if name not in CHANGES]
     if unknown:

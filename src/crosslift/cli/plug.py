@@ -22,7 +22,13 @@ def verb(
     mono: Annotated[str, typer.Option("--mono", help="Public model that the task models were tuned from.")],
     text: Annotated[list[Path], typer.Option("--text", "-t", help="Text in that model's language; repeat for more.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Run folder.")],
-    preset: Annotated[str, typer.Option(help="paper (models of base size) or small (the minis).")] = "small",
+    preset: Annotated[
+        str,
+        typer.Option(
+            help="paper (models of base size) or small (the minis). What it sets goes before the defaults below: "
+            "length, packing, lines, dropout, steps, batch size, rate, schedule, warm-up and clipping."
+        ),
+    ] = "small",
     bitext: Annotated[
         list[Path] | None,
         typer.Option("--bitext", "-b", help="LANGUAGE, English, translation, by tabs. Beyond the paper's setting."),

@@ -6,6 +6,7 @@ memory-mapped: only what a step draws is read, and a text larger than the memory
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import lzma
@@ -151,6 +152,8 @@ def _blocks(path: Path) -> Iterator[tuple[bytes, bool]]:
     rest, line = b"", 1
     try:
         with opener(path, "rb") as file:
+            if (start := file.read(len(codecs.BOM_UTF8))) != codecs.BOM_UTF8:
+                rest = start
             while data := file.read(_BLOCK):
                 cut = data.rfind(b"\n") + 1
                 if not cut:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from crosslift.models.connectors import LoadedConnector
 
+_LONGEST = 128  # tokens of a sentence; the rest is cut
 BINS = 30
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 
@@ -83,6 +84,8 @@ def cross_model_alignment(
         max_tokens: Padded tokens per batch.
     """
     facts = loaded.facts
+    if not english:
+        raise BadInput("There are no sentences to compare.")
     for language, texts in translations.items():
         if len(texts) != len(english):
             raise BadInput(f"{len(texts)} sentences in {language}, {len(english)} in English: they are not parallel.")
@@ -111,7 +114,8 @@ def _vectors(
     device: torch.device,
 ) -> Tensor:
     """Return the mean over tokens that are not special: (sentences, width), on the CPU."""
-    encoded = tokenizer(list(texts), truncation=True, max_length=128, return_special_tokens_mask=True)
+    longest = min(_LONGEST, tokenizer.model_max_length)
+    encoded = tokenizer(list(texts), truncation=True, max_length=longest, return_special_tokens_mask=True)
     lengths = np.array([len(row) for row in encoded["input_ids"]])
     rows_of: list[Tensor] = [torch.empty(0)] * len(texts)
     for rows in evaluation_batches(lengths, max_tokens):

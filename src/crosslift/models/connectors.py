@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -101,11 +102,22 @@ def load_connector(name: str | Path, multi: str | Path | None = None) -> LoadedC
         multi: Where the multilingual model is now, if it has moved.
     """
     folder = locate_connector(name)
-    facts = ConnectorFacts(**read_json(folder / "connector.json"))  # type: ignore[arg-type]
+    try:
+        facts = ConnectorFacts(**read_json(folder / "connector.json"))  # type: ignore[arg-type]
+        weights = load_file(folder / "connector.safetensors")
+    except (TypeError, OSError, SafetensorError) as error:
+        raise BadInput(f"The connector in {folder} is damaged: {error}.", "Copy or train it again.") from error
     facts = replace(facts, multi=str(multi or facts.multi))
-    weights = load_file(folder / "connector.safetensors")
     samples = {k.removeprefix("sample."): v.float() for k, v in weights.items() if k.startswith("sample.")}
-    encoder = load_encoder(facts.multi)
+    try:
+        encoder = load_encoder(facts.multi)
+    except BadInput as error:
+        if multi:
+            raise
+        raise BadInput(
+            f'{folder} was trained with the multilingual model "{facts.multi}", which is not here: {error.seen}',
+            "Say where that one is with --multi.",
+        ) from error
     agreement = _agreement(sample(encoder), samples, "multi")
     if min(agreement.values()) < _EQUAL:
         worst = min(agreement, key=lambda key: agreement[key])

@@ -99,6 +99,12 @@ def with_embeddings(model: PreTrainedModel, embeddings: Tensor, tokenizer: PreTr
             "the positions of this family begin there.",
             "Use models whose padding ids agree.",
         )
+    width = model.get_input_embeddings().weight.shape[1]
+    if embeddings.shape[1] != width:
+        raise BadInput(
+            f"The embeddings have a width of {embeddings.shape[1]}, the model's of {width}.",
+            "Make them for the model that the task model was tuned from.",
+        )
     model.resize_token_embeddings(len(embeddings), mean_resizing=False)
     with torch.no_grad():
         model.get_input_embeddings().weight.copy_(embeddings)

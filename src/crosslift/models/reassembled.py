@@ -53,6 +53,8 @@ class Connector(nn.Module):
         for module in copies.modules():
             if isinstance(module, nn.Dropout):
                 module.p = dropout
+            elif isinstance(getattr(module, "attention_dropout", None), float):  # ModernBERT, Gemma 3: a number
+                module.attention_dropout = dropout  # type: ignore[assignment]
         self.layers = copies
         self.first = first
         here = int(multi.config.hidden_size)

@@ -20,6 +20,7 @@ import torch
 from transformers import AutoModelForMaskedLM
 
 from crosslift.data.files import read_lines
+from crosslift.data.hmlm import Frame
 from crosslift.data.storage import write_json
 from crosslift.data.tokenise import Workers
 from crosslift.data.word_corpus import write_word_corpus
@@ -60,16 +61,23 @@ class PlugOptimisation(Optimisation):
     """How the connector's weights move; the presets set all of it."""
 
     learning_rate: float = field(default=2e-4, metadata={"help": "Peak learning rate."})
+    epochs: float = field(default=3.0, metadata={"help": "Not here: say --steps."})
     steps: int | None = field(default=30_000, metadata={"help": "Optimiser steps."})
     batch_size: int = field(default=256, metadata={"help": "Rows per step; of lines, as many as fill so many rows."})
     weight_decay: float = field(default=0.01, metadata={"help": "Decoupled weight decay; none on biases and norms."})
     clip: float = field(default=2.0, metadata={"help": "Largest gradient norm; 0 = no clipping."})
     beta2: float = field(default=0.98, metadata={"help": "Second-moment decay of AdamW."})
+    frozen_layers: int | None = field(default=None, metadata={"help": "Not here: say --encoder-layers."})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.steps is None:
             raise BadInput("A connector's training counts in steps, not epochs.", "Say --steps.")
+        if self.frozen_layers is not None:
+            raise BadInput(
+                "--frozen-layers is for fine-tuning; all of a connector learns.",
+                "How many multilingual layers stay as they are, --encoder-layers says.",
+            )
 
 
 @dataclass(frozen=True)
@@ -107,8 +115,8 @@ def fit_connector(
     text: Sequence[str | Path] | str | Path,
     out: str | Path,
     preset: str = "small",
-    bitext: Sequence[str | Path] = (),
-    exclude: Sequence[str | Path] = (),
+    bitext: Sequence[str | Path] | str | Path = (),
+    exclude: Sequence[str | Path] | str | Path = (),
     seed: int = 1,
     max_minutes: float | None = None,
     evaluations: int = 5,
@@ -127,8 +135,9 @@ def fit_connector(
         text: File or files of the monolingual model's language.
         out: Run folder; `plug` takes it.
         preset: `paper` or `small`; single settings override it.
-        bitext: Files of `language TAB english TAB translation`. No longer the paper's setting, and said in the result.
-        exclude: Files of lines that are never trained on.
+        bitext: File or files of `language TAB english TAB translation`. No longer the paper's setting, and said in the
+            result.
+        exclude: File or files of lines that are never trained on.
         seed: Fixes rows, masks and dropout.
         max_minutes: Stop training after so long and keep what is there; the rate is planned by steps.
         evaluations: How often held-out text is predicted.
@@ -143,9 +152,17 @@ def fit_connector(
     watch = watch or Silent()
     if preset not in PRESETS:
         raise BadInput(f'There is no preset "{preset}".{nearest(preset, PRESETS)}', f"Presets: {', '.join(PRESETS)}.")
+    if seed < 0:
+        raise BadInput(f"--seed must be 0 or more, not {seed}.")
+    if max_minutes is not None and not max_minutes > 0:
+        raise BadInput(f"--max-minutes must be above 0, not {max_minutes:g}.", "Without it there is no limit.")
+    if settings.get("epochs") is not None:
+        raise BadInput("A connector's training counts in steps, not epochs.", "Say --steps.")
     kept = sort_settings(SETTINGS, {**PRESETS[preset], **settings})
     own, optimisation, execution = Settings(**kept[0]), PlugOptimisation(**kept[1]), PlugExecution(**kept[2])
-    files = [Path(text)] if isinstance(text, (str, Path)) else [Path(file) for file in text]
+    # A name by itself is one file, not a file for each of its letters.
+    text, bitext, exclude = ([one] if isinstance(one, (str, Path)) else one for one in (text, bitext, exclude))
+    files = [Path(file) for file in text]
     config: dict[str, object] = {
         "method": "plug",
         "multi": str(multi),
@@ -214,15 +231,8 @@ def _train(
         watch.say(
             f"note      task models on it will work in memory alone (crosslift.runs.plugged.reassemble): {obstacle}"
         )
+    Frame.of(*tokenizers)
     left_out = {line for file in exclude for line in read_lines(Path(file))}
-    with accelerator.main_process_first():  # the others open what it has written
-        with Workers(processes) as workers:
-            corpus = write_word_corpus(files, (cache or scratch) / "words", workers, left_out)
-        watch.say(f"read      {len(corpus.numbers):,} words, {len(corpus.words):,} different   {_since(began)}")
-        separate = own.packing == "corpus"
-        tables = (cache or scratch) / ("separated.safetensors" if separate else "joined.safetensors")
-        pieces = kept_word_pieces(tables, corpus.words, *tokenizers, separate=separate).to(device)
-    watch.say(f"tables    {len(pieces.multi_starts):,} stretches   {_since(began)}")
     pairs = [Path(file) for file in config["bitext"]]  # type: ignore[attr-defined]
     translations = Translations(pairs, *tokenizers, device, left_out) if pairs else None
     setting = f"text, and pairs of {', '.join(translations.languages)}" if translations else "English text alone"
@@ -234,6 +244,14 @@ def _train(
     frozen = torch.bfloat16 if rounded else torch.float32
     module = Adaptation(multi, mono, points, own, frozen)
     module.move(device)
+    with accelerator.main_process_first():  # the others open what it has written
+        with Workers(processes) as workers:
+            corpus = write_word_corpus(files, (cache or scratch) / "words", workers, left_out)
+        watch.say(f"read      {len(corpus.numbers):,} words, {len(corpus.words):,} different   {_since(began)}")
+        separate = own.packing == "corpus"
+        tables = (cache or scratch) / ("separated.safetensors" if separate else "joined.safetensors")
+        pieces = kept_word_pieces(tables, corpus.words, *tokenizers, separate=separate).to(device)
+    watch.say(f"tables    {len(pieces.multi_starts):,} stretches   {_since(began)}")
     work, held_out_rows = plug_work(
         corpus, pieces, tokenizers, own, optimisation, execution, scratch / f"rows-{accelerator.process_index}", seed,
         translations,

@@ -47,17 +47,25 @@ def emb_map(task_model: str | Path, multi: str | Path, mono: str | Path, out: st
     return plug_embeddings(task_model, vectors, multi, out)
 
 
-def plug_embeddings(task_model: str | Path, embeddings: Tensor | Path, multi: str | Path, out: str | Path) -> Path:
-    """Put embeddings (vocabulary of `multi`, width), or the file that `emb_learn` wrote, under a task model."""
+def plug_embeddings(
+    task_model: str | Path, embeddings: Tensor | str | Path, multi: str | Path, out: str | Path
+) -> Path:
+    """Put embeddings (vocabulary of `multi`, width), or the file that `emb_learn` wrote, under a task model.
+
+    An earlier model in `out` is replaced, anything else is refused.
+    """
+    out = Path(out)
+    if out.exists() and not (out.is_dir() and (not any(out.iterdir()) or (out / "config.json").exists())):
+        raise BadInput(f"{out} holds something that is no model.", "Choose another folder.")
     kind = model_kind(task_model)
     if kind is None:
         raise BadInput(f"{task_model} is an encoder without a task head.", "Tune it for a task first.")
-    vectors = load_file(embeddings)["embeddings"].float() if isinstance(embeddings, Path) else embeddings
+    vectors = embeddings if isinstance(embeddings, Tensor) else load_file(embeddings)["embeddings"].float()
     tokenizer = load_tokenizer(multi)
     with quiet_transformers():
         task: PreTrainedModel = AUTO[kind].from_pretrained(locate(task_model), dtype=torch.float32)
-    save_model(with_embeddings(task, vectors, tokenizer), tokenizer, Path(out))
-    return Path(out)
+    save_model(with_embeddings(task, vectors, tokenizer), tokenizer, out)
+    return out
 
 
 def emb_learn(
