@@ -159,3 +159,25 @@ def test_rank_says_how_well_a_run_is_foretold(encoder, files, tmp_path, capsys):
     assert "a ranking needs two" in capsys.readouterr().err
     assert run([*words[:7], "--gold-data", "set/test"]) == 2
     assert "name the run with --gold" in capsys.readouterr().err
+
+
+def test_a_run_without_scores_to_foretell_is_refused_before_anything_is_trained(
+    encoder,  # noqa: F811
+    files,
+    tmp_path,
+    capsys,
+    monkeypatch,
+):
+    monkeypatch.setattr("crosslift.runs.igap.train", lambda *_, **__: pytest.fail("something was trained"))
+    gold = evaluated(tmp_path / "gold", {"en": 99.0, "de": 80.0, "sw": 70.0, "th": 60.0})
+    words = ["measure", "rank", str(encoder), "-p", str(files / "plain.{lang}.txt"), "--gold", str(gold), *SHORT]
+    assert run(words) == 2  # of all languages of the text, de alone
+    assert "a ranking needs two or more of de, fr, xx" in capsys.readouterr().err
+
+
+def test_correlations_that_are_not_defined_are_plain_json(encoder, files, tmp_path, capsys):  # noqa: F811
+    gold = evaluated(tmp_path / "gold", {"de": 80.0, "fr": 80.0})
+    words = ["measure", "rank", str(encoder), "-p", str(files / "plain.{lang}.txt"), "-l", "de,fr", "--seeds", "1"]
+    assert run([*words, "--epsilon", "1.1", "--candidates", "1", "--gold", str(gold), "--json", *SHORT]) == 0
+    found = json.loads(capsys.readouterr().out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert found["accuracy"]["igap"] == {"tdr": 0.0, "spearman": None, "kendall": None}

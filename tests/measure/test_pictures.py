@@ -47,6 +47,12 @@ def test_a_word_is_the_mean_of_its_pieces_at_the_layer(model, layer):
     torch.testing.assert_close(torch.from_numpy(points.vectors[4]), states[inside].mean(0), atol=1e-5, rtol=1e-4)
 
 
+@pytest.mark.parametrize("layer", [9, -9])
+def test_a_layer_that_is_not_there_is_refused(model, layer):
+    with pytest.raises(BadInput, match=f"there is no layer {layer}"):
+        words_of(*model, TEXTS, "en", layer=layer)
+
+
 def test_linked_words_are_numbered_alike_in_both_texts(model):
     x = words_of(*model, TEXTS, "x", linked=True)
     xa = words_of(*model, ["the quick red fox", "leaps over"], "xᵃ", linked=True)

@@ -1,20 +1,23 @@
 """Gated evaluation equals evaluating everything; one call measures, compares and resumes."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 import crosslift.runs.igap as module
-from crosslift.data.examples import Examples
+from crosslift.data.examples import Examples, concatenate
 from crosslift.data.storage import read_json, write_json
 from crosslift.errors import BadInput
-from crosslift.measure.igap import igaps, mean_igap
+from crosslift.measure.igap import Band, Checkpoint, Errors, igaps, mean_igap
+from crosslift.measure.igap_result import IgapResult
 from crosslift.models.load import load_model, load_tokenizer
 from crosslift.runs.evaluate import predict_examples
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.gated import Measured, Passes
 from crosslift.runs.igap import igap, method_spec
+from crosslift.runs.progress import Silent
 from crosslift.runs.rank import gold_scores, rank
 from crosslift.tasks import task_for
 from tests.tiny_data import classification, tagging
@@ -133,6 +136,23 @@ def test_held_out_data_gives_decomposition_scores_and_gap(encoder, sets):
     assert parts.error == pytest.approx(parts.interlingual + parts.intralingual + parts.training)
     assert result.matrix("score").values[0, 0] == pytest.approx(100 - errors.final("en").mean)
     assert "transfer gap" in str(result)
+
+
+def test_held_out_data_that_is_trained_on_is_said(encoder, sets, monkeypatch):
+    class Listener(Silent):
+        said: ClassVar[list[str]] = []
+
+        def say(self, text):
+            self.said.append(text)
+
+    monkeypatch.setattr(module, "train", lambda *_, **__: 1 / 0)
+    new = classification(60, seed=9)
+    new = new.select([row for row, text in enumerate(new.texts) if text not in set(sets["en"].texts)])
+    apart = {"en": concatenate([new.take(5), sets["en"].select(range(10))]), "de": sets["de"]}
+    for held_out in (apart, {**apart, "en": new}):
+        with pytest.raises(ZeroDivisionError):
+            igap(encoder, sets, held_out=held_out, targets=["de"], watch=Listener())
+    assert Listener.said == ["10 of 15 held-out examples in en are among those trained on."]
 
 
 def test_models_methods_and_sources_are_compared_in_one_call(encoder, sets, tmp_path):
@@ -308,6 +328,18 @@ def test_a_ranking_without_a_learnt_source_says_what_to_do(encoder, sets):
         rank(encoder, ["de"], parallel=sets, seeds=[1], epochs=0.2, every=1, rates=[1e-6], batch_size=8)
 
 
+def test_a_ranking_says_how_many_seeds_have_learnt_their_labels(encoder, sets, monkeypatch):
+    rows = tuple(
+        Checkpoint(seed, 1e-3, 5, wrong, {"de": 9}, {"en": [], "de": list(range(9))})
+        for seed, wrong in ((1, 0), (2, None), (3, 0))
+    )
+    found = IgapResult({"tiny": Errors("tiny", "en", ("de",), 24, rows)}, (Band(0.0, 0.01),))
+    monkeypatch.setattr("crosslift.runs.rank.igap", lambda *_, **__: found)
+    ranking = rank(encoder, ["de"], parallel=sets)
+    assert "random labels on 24 sentences, 2 of 3 seeds," in str(ranking)
+    assert ranking.checkpoints == {1: 1, 2: 0, 3: 1}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [({"sentences": 0}, "--sentences must be at least 1, not 0"), ({"layer": 99}, "there is no layer 99")],
@@ -378,6 +410,9 @@ def test_other_weights_under_the_same_name_are_measured_anew(sets, tmp_path):
         ({"labels": "random", "noise": 0.5}, "noise already"),
         ({"noise": 1.5}, "between 0 and 1"),
         ({"sources": None, "extra": classification(4)}, "in one language"),
+        ({"errors": [0, 0.02], "epsilon": 0.01}, "No number of wrong items, of 24, is a training error from 0.02 to"),
+        ({"max_length": 2}, "max_length 2 leaves no room for text"),
+        ({"max_length": -1}, "max_length -1 leaves no room for text"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_before_anything_is_trained(change, said, encoder, sets, monkeypatch):

@@ -18,7 +18,7 @@ from crosslift.errors import BadInput
 from crosslift.runs.fit import fit
 from crosslift.runs.sweep import sweep
 from crosslift.runs.sweep_local import Local
-from crosslift.runs.sweep_ray import Ray
+from crosslift.runs.sweep_ray import Ray, places
 from tests.runs.sweep_data import ENV, GRID, RUN, make, weights_equal
 from tests.tiny_data import classification
 
@@ -156,17 +156,46 @@ def test_workers_are_spread_over_cores_and_shares_of_gpus(tmp_path, monkeypatch)
 
 def test_a_cluster_is_given_what_fits_and_the_rest_has_not_begun():
     ray = object.__new__(Ray)
-    there = {"CPU": 4.0, "GPU": 2.0}
-    ray.ray, ray.running = SimpleNamespace(cluster_resources=lambda: there), {"one": None}
+    nodes = [{"Alive": True, "Resources": {"CPU": 4.0, "GPU": 2.0}}, {"Alive": False, "Resources": {}}]
+    ray.ray, ray.running = SimpleNamespace(nodes=lambda: nodes), {"one": None}
     for cores, gpus, workers, free in ((1, 0.0, None, 3), (2, 0.0, None, 1), (1, 0.5, None, 3), (1, 1.0, None, 1),
                                        (1, 0.0, 9, 8)):  # fmt: skip
         ray.cores, ray.gpus, ray.most = cores, gpus, workers
         assert ray.free == free
-    there["CPU"] = 8.0  # a machine has joined
+    nodes.append({"Alive": True, "Resources": {"CPU": 4.0}})  # a machine has joined
     ray.cores, ray.gpus, ray.most = 1, 0.0, None
     assert ray.free == 7
-    there.clear()  # all are lost for a moment; new ones may come
+    nodes.clear()  # all are lost for a moment; new ones may come
     assert ray.free == 0
+
+
+@pytest.mark.parametrize(
+    ("machines", "cores", "gpus", "fit"),
+    [
+        ([{"CPU": 3}, {"CPU": 3}], 2, 0.0, 2),  # six cores, and yet not three pairs of them
+        ([{"CPU": 2}, {"CPU": 2}], 4, 0.0, 0),
+        ([{"CPU": 16, "GPU": 2}], 1, 0.4, 4),  # a share lies on one GPU: two of 0.4 on each
+        ([{"CPU": 16, "GPU": 1}], 1, 0.1, 10),
+        ([{"CPU": 16, "GPU": 3}], 1, 2.0, 1),
+        ([{"CPU": 16}, {"CPU": 1, "GPU": 4}], 1, 1.0, 1),
+    ],
+)
+def test_a_run_needs_its_cores_and_gpus_on_one_machine(machines, cores, gpus, fit):
+    assert places(machines, cores, gpus) == fit
+
+
+def test_a_cluster_on_which_no_run_fits_is_refused_before_one_waits_for_ever(tmp_path, monkeypatch):
+    nodes = [{"Alive": True, "Resources": {"CPU": 2.0}}] * 2
+    ray = SimpleNamespace(is_initialized=lambda: True, nodes=lambda: nodes, cluster_resources=lambda: {"CPU": 4.0})
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    with pytest.raises(BadInput, match=r"4 cores and 0 GPUs of one machine; the cluster's have 2 and 0"):
+        Ray(tmp_path, cores=4)
+
+
+@pytest.mark.parametrize(("option", "said"), [("minutes", "--minutes is 0 or more"), ("gpus", "--gpus is a share")])
+def test_what_is_no_number_is_refused(option, said, tmp_path):
+    with pytest.raises(BadInput, match=said):
+        sweep(GRID, out=tmp_path, **{option: float("nan")})
 
 
 @pytest.mark.slow

@@ -68,6 +68,8 @@ def test_a_measurement_is_a_run_with_results_by_language(encoder, tmp_path):
     assert set(results["similarities"]) == {"de", "sw"}
     assert set(results["similarities"]["de"]["scores"]) == {"l2", "dot", "cosine"}
     assert -1 <= results["similarities"]["de"]["scores"]["cosine"]["value"] <= 1
+    (merged,) = json.loads((done.path / "results.json").read_text())["runs"]
+    assert merged["measured"]["similarities"]["de"] == results["similarities"]["de"]["scores"]
 
 
 def test_words_are_put_into_the_plane_where_a_picture_is_asked_for(encoder, tmp_path):
@@ -97,6 +99,18 @@ def test_igap_of_one_seed_as_a_run(encoder, tmp_path):
     # The paper's decomposition: error = interlingual gap + intralingual gap + training error.
     training = cells["en"]["scores"]["training"]["value"]
     assert 100 - scores["score"] == pytest.approx(scores["interlingual"] + scores["intralingual"] + training)
+
+
+def test_bands_of_a_grid_are_numbers_however_they_are_written(encoder, tmp_path):
+    block = {"method": "igap", "model": encoder, "data": "demo-nli", "split": "test", "limit": 12, "epochs": 1}
+    block |= {"every": 1, "candidates": 1, "targets": [["en", "de"]]}
+    # YAML takes 1e-1, which has no dot, for text.
+    (run,) = sweep({"fit": {**block, "errors": [[["0", "1e-1"], [1e-1, "9e-1"]]]}}, out=tmp_path, engine="here").runs
+    assert (run.state, list(run.record["measured"])) == ("done", ["igap@0", "igap", "igap@0.1"])
+    for bad in ({"errors": "x"}, {"errors": [[[0, 0.1, 0.2]]]}, {"epsilon": "wide"}):
+        (run,) = sweep({"fit": {**block, **bad}}, out=tmp_path, engine="here").runs
+        assert (run.state, run.attempts) == ("failed", 1)
+        assert "errors and epsilon in the grid are numbers" in run.error
 
 
 def test_igap_that_ended_halfway_goes_on_with_another_use_of_the_machine(encoder, tmp_path, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,6 +151,7 @@ def rank(
     **settings: Any,  # noqa: ANN401
 ) -> None:
     """Say where transfer will hurt, from translated sentences alone: no task, no labels."""
+    from crosslift.data import languages_of
     from crosslift.runs import rank as runs
     from crosslift.runs.progress import watch_screen
 
@@ -156,8 +159,12 @@ def rank(
         raise BadInput("--gold-data says which scores of a run are meant; name the run with --gold.")
     scores = runs.gold_scores(gold, gold_data) if gold else {}
     wanted = names(languages)
-    if gold and sum(language in scores and language != source for language in wanted or scores) < 2:
-        raise BadInput(f"{gold} has scores in {', '.join(scores)}; a ranking needs two of --languages or more.")
+    if gold:
+        ranked = [x for x in wanted or languages_of(parallel, split) if x != source]
+        if sum(language in scores for language in ranked) < 2:
+            raise BadInput(
+                f"{gold} has scores in {', '.join(scores)}; a ranking needs two or more of {', '.join(ranked)}."
+            )
     found = runs.rank(
         model,
         wanted,
@@ -178,9 +185,14 @@ def rank(
         **settings,
     )
     if as_json:
-        show_json({**found.to_dict(), **({"accuracy": found.accuracy(scores)} if gold else {})})
+        show_json({**found.to_dict(), **({"accuracy": _plain(found.accuracy(scores))} if gold else {})})
     else:
         typer.echo(found.table() + (f"\n\n{found.accuracy_table(scores)}" if gold else ""))
+
+
+def _plain(accuracy: Mapping[str, Mapping[str, float]]) -> dict[str, dict[str, float | None]]:
+    """Return forecast -> figures as JSON has them: where all languages tie there is no correlation."""
+    return {kind: {name: None if isnan(x) else x for name, x in found.items()} for kind, found in accuracy.items()}
 
 
 def _lengths(max_length: int | None) -> dict[str, Any]:

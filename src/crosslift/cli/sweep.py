@@ -67,7 +67,8 @@ def sweep(
     if as_json:
         show_json(done.to_dict())
     else:
-        typer.echo(done.table())
+        if table := done.table():  # measurements have no scores to show side by side
+            typer.echo(table)
         typer.echo(f"results   {done.path / 'results.json'}")
     if done.failed:
         first = done.failed[0]

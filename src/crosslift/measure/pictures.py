@@ -98,6 +98,8 @@ def words_of(
     plain.eval()
     with torch.no_grad():
         states = plain(**{name: inputs[name].to(device) for name in names}, output_hidden_states=True).hidden_states
+    if not -len(states) <= layer < len(states):
+        raise BadInput(f"The model has {len(states) - 1} layers; there is no layer {layer}.")
     vectors = pool_words(states[layer].float().cpu(), first, stop)
     there = first >= 0
     cut = [text[a:b] for text, part in zip(texts, words, strict=True) for a, b in part.tolist()]

@@ -132,12 +132,24 @@ def igap(
     reading = dict(reading or {})
     wanted = None if targets is None else list(dict.fromkeys([*from_languages, *targets]))
     sets = parallel_sets(data, wanted, split, limit, reading, labelled=labels == "gold", watch=watch)
+    items = len(next(iter(sets.values())))
+    for band in asked:
+        if not band.counts(items):
+            raise BadInput(
+                f"No number of wrong items, of {items:,}, is a training error from {band.error:g} to "
+                f"{band.error + band.epsilon:g}.",
+                f"Make --epsilon wider; one item is {1 / items:.2g}.",
+            )
     from_languages = from_languages or list(sets)
     for source in from_languages:
         if source not in sets:
             raise BadInput(f'The data has no "{source}".{nearest(source, sets)}', f"There is {', '.join(sets)}.")
     apart = held_out_sets(data, held_out, list(sets), reading)
     apart = {language: examples.take(limit) if limit else examples for language, examples in apart.items()}
+    for source in (x for x in from_languages if x in apart):
+        trained = set(_content(sets[source]))
+        if seen := sum(row in trained for row in _content(apart[source])):
+            watch.say(f"{seen:,} of {len(apart[source]):,} held-out examples in {source} are among those trained on.")
     all_targets = list(sets) if targets is None else list(dict.fromkeys(targets))
     aims = {source: tuple(x for x in all_targets if x != source) for source in from_languages}
     for source, aimed in aims.items():
@@ -176,7 +188,7 @@ def igap(
     systems = {system: [found for other, found in parts if other == system] for system, _ in parts}
     shown = _names(list(systems))
     merged = {shown[system]: replace(joined(found), system=shown[system]) for system, found in systems.items()}
-    about = f"{_data_name(data, sets)}, {len(next(iter(sets.values()))):,} items, {labels} labels"
+    about = f"{_data_name(data, sets)}, {items:,} items, {labels} labels"
     about += f", noise {noise:g}" if noise else ""
     return IgapResult(merged, asked, about, spent.texts, spent.calls)
 
@@ -402,6 +414,10 @@ def _task(model: str | Path, sets: Mapping[str, Examples], labels: str, given: M
         return task_for(replace(some, kind="classification", spans=None, labels=None), ("0", "1"), **options)
     known = catalog.find(some.name).labels if catalog.is_known(some.name) else ()
     return task_for(some, known or None, **options)
+
+
+def _content(examples: Examples) -> list[tuple[str, str]]:
+    return list(zip(examples.texts, examples.pairs or [""] * len(examples), strict=True))
 
 
 def _data_name(data: object, sets: Mapping[str, Examples]) -> str:

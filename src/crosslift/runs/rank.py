@@ -89,8 +89,9 @@ def rank(
     gaps = {target: score.expected.mean for target, score in found.items() if score.expected}
     rows = forecasts(gaps, gap_resamples(errors, band), alike)
     some = next(iter(found.values()))
-    about = f"random labels on {errors.items} sentences, {len(errors.seeds)} seeds, training error below "
-    about += f"{error + epsilon:g}"
+    learnt, seeds_run = sum(count > 0 for count in some.used.values()), len(some.used)
+    said = f"{seeds_run}" if learnt == seeds_run else f"{learnt} of {seeds_run}"  # a seed may lack a checkpoint
+    about = f"random labels on {errors.items} sentences, {said} seeds, training error below {error + epsilon:g}"
     return Ranking(Path(model).name, source, about, rows, some.used, layers)
 
 

@@ -21,6 +21,7 @@ from crosslift.errors import BadInput, nearest
 from crosslift.measure.scores import Score, Scores
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.sweep_grid import Planned, naming, plan, read_grid
+from crosslift.runs.sweep_methods import MEASURES
 from crosslift.runs.sweep_work import SCRATCH, complete, scratch
 
 ENGINES = ("local", "ray", "here")
@@ -168,11 +169,11 @@ def sweep(
         raise BadInput("--address is for --engine ray.")
     if engine == "here" and (gpus is not None or (workers or 1) > 1):
         raise BadInput("--engine here has one worker, this process; --workers and --gpus are for the others.")
-    if gpus is not None and (gpus < 0 or (gpus > 1 and gpus % 1)):
+    if gpus is not None and not (0 <= gpus <= 1 or (gpus > 1 and gpus % 1 == 0)):
         raise BadInput(f"--gpus is a share of one GPU or a whole number, not {gpus:g}.")
     if cores < 1 or retries < 0 or (workers is not None and workers < 1):
         raise BadInput("--cores and --workers are at least 1, --retries at least 0.")
-    if minutes is not None and minutes < 0:
+    if minutes is not None and not minutes >= 0:
         raise BadInput(f"--minutes is 0 or more, not {minutes:g}.")
     content, folder, found = planned(grid, out)
     runs = [Progress(one) for one in found]
@@ -253,6 +254,11 @@ def _adopt(folder: Path, run: Progress, state: State) -> None:
         evaluations[name] = {language: found[language]["scores"] for language in wanted}
     kept: Json = {name: facts[name] for name in ("dev", "selected", "steps", "seconds") if name in facts}
     run.state, run.record = state, {**kept, "evaluations": evaluations}
+    if run.planned.fit["method"] in MEASURES:
+        run.record["measured"] = {
+            name: {language: cell["scores"] for language, cell in cells.items()}
+            for name, cells in cast("dict[str, dict[str, Json]]", results).items()
+        }
 
 
 def _how_far(folder: Path, run: Progress) -> tuple[str, int, int]:

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -25,6 +25,9 @@ from crosslift.data.storage import Json, write_json
 from crosslift.errors import BadInput
 from crosslift.runs.folder import RunFolder
 from crosslift.runs.progress import Watch
+
+if TYPE_CHECKING:
+    from crosslift.measure.igap import Band
 
 Model = TypeVar("Model", bound=nn.Module)
 SETTINGS = ()
@@ -61,23 +64,22 @@ def measure_igap(
     Args are those of `runs.igap.igap`, with `tuning` for its method, `extra` the name of a set whose training rows
     join, bands written as `[error, epsilon]`, and 0 `candidates` for all of them.
     """
-    from crosslift.measure.igap import Band, igaps
+    from crosslift.measure.igap import igaps
     from crosslift.runs.igap import igap
 
-    errors = [errors] if isinstance(errors, int | float) else errors  # one of an axis of the grid
-    asked = [(band, epsilon) if isinstance(band, int | float) else tuple(band) for band in errors]
+    errors = [errors] if isinstance(errors, int | float | str) else errors  # one of an axis of the grid
+    asked = [_band(band, epsilon) for band in errors]
     for error, _ in asked:
         if [other for other, _ in asked].count(error) > 1:
             raise BadInput(f"errors has two bands at E′ = {error:g}; results are named by E′ alone.")
     folder = _start("igap", locals())
     given: dict[str, Any] = {"epochs": epochs, "learning_rate": learning_rate, "max_tokens": max_tokens}
-    bands = [Band(*band) for band in asked]
     more = load(extra, language=source, split="train") if extra else None
     if more is not None and extra_limit:
         more = more.take(extra_limit)
     result = igap(
-        model, data, sources=source, targets=targets, methods=tuning, seeds=[seed], errors=bands, epsilon=epsilon,
-        every=every, candidates=candidates or None, split=split, held_out=held_out, labels=labels, noise=noise,
+        model, data, sources=source, targets=targets, methods=tuning, seeds=[seed], errors=asked, every=every,
+        candidates=candidates or None, split=split, held_out=held_out, labels=labels, noise=noise,
         extra=more, limit=limit, watch=watch, **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
     (found,) = result.systems.values()
@@ -97,6 +99,20 @@ def measure_igap(
         cells[source] = _cell({"score": 100 - own.mean if own else None, "training": trained.mean if trained else None})
         results |= {f"igap@{band.error:g}": cells} | ({"igap": cells} if place == 0 else {})
     _finish(folder, results, {"about": result.about, "texts": result.texts})
+
+
+def _band(given: Any, epsilon: Any) -> Band:  # noqa: ANN401  whatever a grid holds
+    """Read E′, or a pair of E′ and ε. YAML takes 1e-3, without a dot, for text."""
+    from crosslift.measure.igap import Band
+
+    try:
+        error, width = (given, epsilon) if isinstance(given, int | float | str) else given
+        return Band(float(error), float(width))
+    except (TypeError, ValueError):
+        raise BadInput(
+            f"errors and epsilon in the grid are numbers, not {given!r} and {epsilon!r}.",
+            "Several bands of one run are a list in a list: [[0.2, 0.1, 0]], or [[[0.2, 0.025], [0, 0.001]]].",
+        ) from None
 
 
 def measure_similarities(

@@ -51,6 +51,9 @@ NO_TASK = (
 )
 """What delivers an encoder, a connector or a measurement: there is nothing left to score."""
 
+MEASURES = (*(name for name, (module, _) in OTHERS.items() if module.endswith("sweep_measures")), "translate-test")
+"""What writes scores into its run folder itself."""
+
 # What the sweep itself decides.
 _OURS = {"out", "seed", "seeds", "overwrite", "average_runs", "watch", "settings"}
 _TASK_SETTINGS = {setting.name for cls in TASKS.values() for setting in fields(cls)} - {"labels"}

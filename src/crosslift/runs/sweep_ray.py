@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,13 +52,13 @@ class Ray:
         self.ray: Any = ray
         self.out = out
         self._connect(address)
-        there = self.ray.cluster_resources()
-        gpus = (1.0 if there.get("GPU") else 0.0) if gpus is None else gpus
-        if cores > there.get("CPU", 0) or gpus > there.get("GPU", 0):
+        machines = self._machines()
+        gpus = (1.0 if any(one.get("GPU") for one in machines) else 0.0) if gpus is None else gpus
+        if not places(machines, cores, gpus):
             self.close()
+            has = ", ".join(sorted({f"{one.get('CPU', 0):g} and {one.get('GPU', 0):g}" for one in machines}))
             raise BadInput(
-                f"No run fits: it wants {cores} cores and {gpus:g} GPUs, the cluster has {there.get('CPU', 0):g} and "
-                f"{there.get('GPU', 0):g}.",
+                f"No run fits: it wants {cores} cores and {gpus:g} GPUs of one machine; the cluster's have {has}.",
                 "Lower --cores or --gpus.",
             )
         self.cores, self.gpus, self.most = cores, gpus, workers
@@ -99,11 +100,11 @@ class Ray:
         """
         if self.most is not None:
             return self.most - len(self.running)
-        there = self.ray.cluster_resources()
-        fit = there.get("CPU", 0) // self.cores
-        if self.gpus:
-            fit = min(fit, there.get("GPU", 0) / self.gpus + 1e-9)
-        return max(1, int(fit)) - len(self.running)
+        return max(1, places(self._machines(), self.cores, self.gpus)) - len(self.running)
+
+    def _machines(self) -> list[Mapping[str, float]]:
+        """Return what each machine of the cluster has."""
+        return [node["Resources"] for node in self.ray.nodes() if node["Alive"]]
 
     def submit(self, planned: Planned) -> None:
         """Hand a run to the cluster."""
@@ -129,6 +130,18 @@ class Ray:
             self.ray.cancel(reference, force=True)
         if self.owned:
             self.ray.shutdown()
+
+
+def places(machines: Sequence[Mapping[str, float]], cores: int, gpus: float) -> int:
+    """Return how many runs fit at once; a run lies on one machine, and a share on one GPU."""
+    found = 0
+    for machine in machines:
+        fit = machine.get("CPU", 0) // cores
+        if gpus:
+            cards = machine.get("GPU", 0)
+            fit = min(fit, cards // gpus if gpus >= 1 else cards * int(1 / gpus + 1e-9))
+        found += int(fit)
+    return found
 
 
 def _reach(address: str) -> None:
