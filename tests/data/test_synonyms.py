@@ -131,6 +131,7 @@ def test_negations_and_numbers_are_protected_unless_asked_otherwise():
     assert replaced(["no two any good"])[0] == ["no two any fine"]
     assert replaced(["no two any good"], protect=False)[0] == ["not 2 no fine"]
     assert all(map(is_protected, ["not", "Don't", "isn’t", "nicht", "mai", "senza", "12th", "Seven"]))
+    assert all(map(is_protected, ["rarely", "didnt", "keinesfalls", "guère", "żaden", "никак"]))
     assert not is_protected("note")
 
 

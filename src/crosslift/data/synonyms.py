@@ -28,13 +28,15 @@ Synonyms = dict[str, tuple[str, ...]]
 _WORDNET = ("data.noun", "data.verb", "data.adj", "data.adv")
 
 _NEGATIONS = frozenset(
-    """no not nor none never nothing nobody nowhere neither without cannot hardly barely unless except
-    nicht nichts nie niemals kein keine keinen keinem keiner keines niemand nirgends weder ohne kaum
-    non ne pas jamais rien aucun aucune sans ni personne
+    """no not nor none never nothing nobody nowhere neither without cannot hardly barely seldom rarely unless except
+    dont doesnt didnt isnt arent wasnt werent cant couldnt wouldnt shouldnt wont hasnt havent hadnt
+    nein nicht nichts nie niemals kein keine keinen keinem keiner keines keinerlei keinesfalls keineswegs mitnichten
+    niemand niemandem niemanden nirgends nirgendwo weder ohne kaum
+    non ne pas jamais rien guère aucun aucune sans ni personne
     né mai niente nulla nessun nessuno nessuna senza neanche nemmeno neppure
     nunca jamás nada nadie ninguno ninguna ningún sin tampoco não nenhum nenhuma sem ninguém
-    не нет ни никогда никто ничего нигде без нельзя
-    niet nooit geen niets niemand zonder nie nigdy nic nikt bez""".split()  # noqa: SIM905  readable so
+    не нет ни никогда никто ничего ничто нигде никак никакой никакая никакое никакие без нельзя
+    niet nooit geen niets niemand zonder nie nigdy nic nikt żaden żadna żadne bez""".split()  # noqa: SIM905  readable so
 )
 _NUMBERS = frozenset(
     """zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen
