@@ -139,6 +139,13 @@ def test_the_time_of_runs_that_noted_none_is_not_given(tmp_path):
     assert record(ENTRY, plan, done, Choice("small"))["seconds"] is None
 
 
+def test_a_record_says_which_folder_was_taken_but_not_where_it_lay(tmp_path):
+    plan, done = made(tmp_path)
+    (tmp_path / "my-encoder").mkdir()
+    given = {"main": str(tmp_path / "my-encoder"), "mbert": "google-bert/bert-base-multilingual-cased"}
+    assert record(ENTRY, plan, done, Choice("small", given))["models"] == {**given, "main": "my-encoder"}
+
+
 def test_a_whole_record_is_not_given_up_for_one_that_lacks_seeds(tmp_path):
     plan, done = made(tmp_path)
     whole = record(ENTRY, plan, done, Choice("small"))

@@ -90,7 +90,10 @@ def record(entry: Entry, plan: Plan, done: Performed, choice: Choice) -> Json:
     return {
         "entry": entry.id,
         "scale": choice.scale,
-        "models": dict(choice.models),
+        # A folder by its name: where it lay is nobody's business, and a page would show it.
+        "models": {
+            place: Path(model).name if Path(model).is_dir() else model for place, model in choice.models.items()
+        },
         "seeds": sorted({step.seed for step in steps}),
         "runs": len(steps),
         "seconds": round(sum(float(cast("float", one["seconds"])) for one in ended), 1) if timed else None,
