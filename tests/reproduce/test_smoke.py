@@ -116,8 +116,8 @@ def test_the_longest_runs_of_a_wave_come_first(choice, tmp_path, monkeypatch):
     chosen = [entries()[name] for name in ("plugin-x.table4", "plugin-x.table1")]
     with pytest.raises(KeyboardInterrupt):
         reproduce(chosen, choice, tmp_path / "runs", tmp_path / "results", engine="here")
-    assert seen[0] == "plug", "a connector takes longer than a task model"
-    assert seen.index("plug") < seen.index("finetune")
+    assert set(seen[:2]) == {"plug", "emb-learn"}, "connectors and embeddings take longer than a task model"
+    assert "finetune" in seen[2:]
 
 
 @pytest.mark.slow

@@ -45,10 +45,19 @@ def test_a_model_folder_is_not_overwritten_as_if_it_were_a_run(tmp_path):
 def test_finishing_removes_the_checkpoints_and_keeps_the_summary(tmp_path):
     run = RunFolder.start(tmp_path / "run", {"method": "finetune"})
     (run.state / "step-00000001").mkdir(parents=True)
-    run.finish({"selected": "best"})
+    run.finish({"selected": "best", "seconds": 12.5})
     assert run.done
     assert not run.state.exists()
-    assert RunFolder(tmp_path / "run").summary == {"selected": "best"}
+    assert RunFolder(tmp_path / "run").summary == {"selected": "best", "seconds": 12.5}
+
+
+def test_a_run_that_does_not_time_itself_notes_how_long_its_folder_was_open(tmp_path, monkeypatch):
+    clock = iter([100.0, 107.25])
+    monkeypatch.setattr("crosslift.runs.folder.time.monotonic", lambda: next(clock))
+    run = RunFolder.start(tmp_path / "run", {"method": "words"})
+    run.finish({})
+    monkeypatch.undo()
+    assert run.summary == {"seconds": 7.2}
 
 
 def test_a_torn_config_is_named(tmp_path):

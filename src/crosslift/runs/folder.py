@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import json
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -41,6 +42,7 @@ class RunFolder:
         self.model = self.path / "model"
         self.variants = self.path / "variants"
         self.log = self.path / "log.txt"
+        self._opened = time.monotonic()
 
     def __repr__(self) -> str:
         return f"RunFolder({self.path}, {'done' if self.done else 'unfinished'})"
@@ -84,8 +86,11 @@ class RunFolder:
         return (self.path / FINISHED).exists()
 
     def finish(self, summary: Json) -> None:
-        """Mark the run as done; from now on it is not run again."""
-        write_json(self.path / FINISHED, summary)
+        """Mark the run as done; from now on it is not run again.
+
+        A summary that does not say how many `seconds` it took gets those since this folder was opened.
+        """
+        write_json(self.path / FINISHED, {"seconds": round(time.monotonic() - self._opened, 1), **summary})
         write_card(self)
         shutil.rmtree(self.state, ignore_errors=True)
         for draft in drafts_of(self.config_file):

@@ -132,9 +132,10 @@ def score_translated(
     """Score a source-language model on translations of the test data."""
     from crosslift.runs.translate_baselines import translate_test
 
+    folder = RunFolder(out)
     options: dict[str, Any] = {"limit": limit, "keep_unknown": keep_unknown, "watch": watch}
     translate_test(model, data, list(languages), translator=translator, out=out, **options)
-    RunFolder(out).finish({"translator": translator})
+    folder.finish({"translator": translator})
 
 
 def train_translated(
