@@ -63,5 +63,6 @@ def test_broken_files_are_refused_with_their_line(write):
 
 
 def test_strict_reading_refuses_units_without_translation(write):
-    with pytest.raises(BadFile, match="line 2: no translation"):
+    with pytest.raises(BadFile, match="line 7: no translation"):
         read_bitext(write(TMX), strict=True)
+    assert read_bitext(write(TMX)).ids[1] == "3", "an id is the number of the unit, wherever it stands"

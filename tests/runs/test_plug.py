@@ -248,9 +248,36 @@ def test_an_interrupted_training_ends_with_the_same_connector(home, tmp_path, li
     with pytest.raises(Unfinished):
         fit_connector(out=tmp_path / "cut", **given)
     monkeypatch.setattr(PlugWork, "batches", real)
-    resumed = fit_connector(out=tmp_path / "cut", **given)
+    watch = Lines(io.StringIO())
+    said = []
+    watch.say = said.append
+    resumed = fit_connector(out=tmp_path / "cut", watch=watch, **given)
     a, b = (load_file(run.connector / "connector.safetensors") for run in (whole, resumed))
     assert all(torch.equal(a[name], b[name]) for name in a)
+    assert not any("has changed" in line for line in said)
+
+
+def test_an_interrupted_run_whose_text_has_changed_says_so(home, tmp_path, monkeypatch):
+    text = tmp_path / "en.txt"
+    text.write_text((home / "en.txt").read_text(encoding="utf-8"), encoding="utf-8")
+    given = {"multi": home / "multi", "mono": home / "mono", "text": text, **SMALL, "checkpoint_every": 2}
+    real = PlugWork.batches
+
+    def stop_at_3(self, step, rank, world):
+        if step == 3:
+            raise Unfinished("stop")
+        yield from real(self, step, rank, world)
+
+    monkeypatch.setattr(PlugWork, "batches", stop_at_3)
+    with pytest.raises(Unfinished):
+        fit_connector(out=tmp_path / "run", **given)
+    monkeypatch.setattr(PlugWork, "batches", real)
+    text.write_text(text.read_text(encoding="utf-8") + "One more line.\n", encoding="utf-8")
+    watch = Lines(io.StringIO())
+    said = []
+    watch.say = said.append
+    fit_connector(out=tmp_path / "run", watch=watch, **given)
+    assert any("the text has changed since this run began" in line for line in said)
 
 
 def test_micro_batches_change_nothing_but_rounding(home, tmp_path):
@@ -520,6 +547,7 @@ def test_bad_settings_are_named(home, tmp_path):
     assert "--seed must be 0 or more, not -1" in refusal(fit_connector, seed=-1, **given)
     for minutes in (0.0, -1.0, float("nan")):
         assert "--max-minutes must be above 0" in refusal(fit_connector, max_minutes=minutes, **given)
+    assert "--evaluations must be at least 1, not 0" in refusal(fit_connector, evaluations=0, **given)
     assert "counts in steps, not epochs" in refusal(fit_connector, epochs=2, **given)
     assert "--encoder-layers" in refusal(fit_connector, frozen_layers=1, **given)
     assert not (tmp_path / "run").exists()

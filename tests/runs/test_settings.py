@@ -69,6 +69,19 @@ def test_values_that_cannot_work_are_refused_by_their_option(settings, said):
         Optimisation(**settings)
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"evaluations": 0}, "--evaluations must be at least 1, not 0"),
+        ({"average_from": 1.0}, "--average-from is a share"),
+        ({"average_from": -0.1}, "--average-from is a share"),
+    ],
+)
+def test_a_selection_that_could_choose_nothing_is_refused(settings, said):
+    with pytest.raises(BadInput, match=said):
+        Selection(**settings)
+
+
 @given(st.from_type(int | float | str | None | bool))
 def test_no_value_does_anything_but_convert_or_raise_one_line(value):
     for hint in (int, float, bool, str, int | None, float | None, tuple[str, ...]):

@@ -37,8 +37,8 @@ def read_bitext(
     if isinstance(path, str | Path):
         source = Path(path)
         if format_suffix(source) == ".tmx":
-            language, other, units = read_tmx(source, language, pair_language)
-            return _collect(Draft(source, "bitext", replace(reading, pair_language=other)), units, language)
+            language, other, units, lines = read_tmx(source, language, pair_language)
+            return _collect(Draft(source, "bitext", replace(reading, pair_language=other)), units, language, lines)
         pairs = _one_file(source)
     else:
         if len(path) != 2:
@@ -48,15 +48,20 @@ def read_bitext(
     return found if isinstance(path, str | Path) else replace(found, name=" + ".join(Path(p).name for p in path))
 
 
-def _collect(draft: Draft, pairs: Sequence[tuple[str, str] | None], language: str | None) -> Examples:
-    """Take in numbered pairs; `None` is a unit without one of the languages."""
-    for line, pair in enumerate(pairs, start=1):
+def _collect(
+    draft: Draft,
+    pairs: Sequence[tuple[str, str] | None],
+    language: str | None,
+    lines: Sequence[int] | None = None,
+) -> Examples:
+    """Take in numbered pairs, by default one a line; `None` is a unit without one of the languages."""
+    for number, (line, pair) in enumerate(zip(lines or range(1, len(pairs) + 1), pairs, strict=True), start=1):
         if draft.full:
             break
         if pair is None:
             draft.skip(line, "no translation")
         else:
-            draft.add(line, str(line), *pair)
+            draft.add(line, str(number), *pair)
     return draft.examples(language or UNKNOWN_LANGUAGE)
 
 

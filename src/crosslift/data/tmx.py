@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from pathlib import Path
 from xml.etree.ElementTree import Element, ParseError, iterparse
+from xml.parsers import expat
 
 from crosslift.data.files import read_bytes
 from crosslift.errors import BadFile, nearest
@@ -17,7 +18,7 @@ _CODES = {"bpt", "ept", "ph", "it", "ut"}
 
 def read_tmx(
     path: Path, language: str | None, pair_language: str | None
-) -> tuple[str, str, list[tuple[str, str] | None]]:
+) -> tuple[str, str, list[tuple[str, str] | None], list[int]]:
     """Read the sentence pairs of a translation memory.
 
     Args:
@@ -26,11 +27,13 @@ def read_tmx(
         pair_language: Language of the second side; may be left out, as may `language`, where the file has just two.
 
     Returns:
-        Both languages, and the pair of each unit; `None` = the unit lacks one of the languages.
+        Both languages, the pair of each unit (`None` = the unit lacks one of the languages), and the line of the file
+        on which each begins.
     """
     units: list[dict[str, str]] = []
+    content = read_bytes(path)
     try:
-        for _, node in iterparse(io.BytesIO(read_bytes(path))):
+        for _, node in iterparse(io.BytesIO(content)):
             if _name(node) == "tu":
                 units.append(_unit(node))
                 node.clear()
@@ -53,7 +56,22 @@ def read_tmx(
             raise BadFile(path, None, f"has several languages: {listed}.", "Say which two, as in --languages en-de.")
         chosen = [code or rest.pop(0) for code in chosen]
     first, second = str(chosen[0]), str(chosen[1])
-    return first, second, [(u[first], u[second]) if first in u and second in u else None for u in units]
+    pairs = [(u[first], u[second]) if first in u and second in u else None for u in units]
+    return first, second, pairs, _lines(content)
+
+
+def _lines(content: bytes) -> list[int]:
+    """Return the line on which each unit begins; the parser above does not tell."""
+    found: list[int] = []
+    parser = expat.ParserCreate()
+
+    def begin(name: str, _: object) -> None:
+        if name.rpartition(":")[2] == "tu":
+            found.append(parser.CurrentLineNumber)
+
+    parser.StartElementHandler = begin
+    parser.Parse(content, True)
+    return found
 
 
 def _unit(node: Element) -> dict[str, str]:

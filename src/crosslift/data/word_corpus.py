@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crosslift.data.storage import atomic, read_json, write_json
+from crosslift.data.storage import Json, atomic, read_json, write_json
 from crosslift.data.tokenise import Workers
 from crosslift.errors import BadFile, BadInput
 
@@ -62,10 +62,8 @@ def write_word_corpus(
         workers: Processes that read; default: this one.
         exclude: Lines that are left out, spaces aside.
     """
-    left_out = frozenset(" ".join(line.split()) for line in exclude)
-    # The lines themselves, not their number: text read without other lines must not pass for this one.
-    excluded = hashlib.sha256("\n".join(sorted(left_out)).encode()).hexdigest()
-    facts = {"files": [[str(path), *_stamp(path)] for path in files], "excluded": excluded}
+    left_out = _plain(exclude)
+    facts = _facts(files, left_out)
     if not folder.exists() or read_json(folder / "facts.json") != facts:
         with atomic(folder) as draft:
             draft.mkdir()
@@ -73,6 +71,21 @@ def write_word_corpus(
             write_json(draft / "facts.json", facts)
     words = ["\n", "\n\n", *(folder / "words.txt").read_text(encoding="utf-8").split("\n")[:-1]]
     return WordCorpus(words, np.memmap(folder / "numbers.i32", dtype=np.int32, mode="r"))
+
+
+def outdated(files: Sequence[Path], folder: Path, exclude: Collection[str] = ()) -> bool:
+    """Whether something else was read into `folder` than what the files now hold; not, where nothing was."""
+    return folder.exists() and read_json(folder / "facts.json") != _facts(files, _plain(exclude))
+
+
+def _plain(lines: Collection[str]) -> frozenset[str]:
+    return frozenset(" ".join(line.split()) for line in lines)
+
+
+def _facts(files: Sequence[Path], left_out: frozenset[str]) -> Json:
+    # The lines themselves, not their number: text read without other lines must not pass for this one.
+    excluded = hashlib.sha256("\n".join(sorted(left_out)).encode()).hexdigest()
+    return {"files": [[str(path), *_stamp(path)] for path in files], "excluded": excluded}
 
 
 def _stamp(path: Path) -> tuple[int, int]:

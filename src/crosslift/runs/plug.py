@@ -23,7 +23,7 @@ from crosslift.data.files import read_lines
 from crosslift.data.hmlm import Frame
 from crosslift.data.storage import write_json
 from crosslift.data.tokenise import Workers
-from crosslift.data.word_corpus import write_word_corpus
+from crosslift.data.word_corpus import outdated, write_word_corpus
 from crosslift.data.word_pieces import kept_word_pieces
 from crosslift.errors import BadInput, CrossliftError, nearest
 from crosslift.methods.plug import PRESETS, Adaptation, PlugPoints, Settings
@@ -43,7 +43,7 @@ from crosslift.runs.folder import RunFolder
 from crosslift.runs.machine import describe, precision_for
 from crosslift.runs.plug_work import HeldOutText, Translations, plug_work
 from crosslift.runs.progress import Lines, Silent, Watch
-from crosslift.runs.settings import Execution, Optimisation, sort_settings
+from crosslift.runs.settings import Execution, Optimisation, check_evaluations, sort_settings
 from crosslift.runs.timed_work import train_until
 from crosslift.runs.train import make_accelerator
 
@@ -156,6 +156,7 @@ def fit_connector(
         raise BadInput(f"--seed must be 0 or more, not {seed}.")
     if max_minutes is not None and not max_minutes > 0:
         raise BadInput(f"--max-minutes must be above 0, not {max_minutes:g}.", "Without it there is no limit.")
+    check_evaluations(evaluations)
     if settings.get("epochs") is not None:
         raise BadInput("A connector's training counts in steps, not epochs.", "Say --steps.")
     kept = sort_settings(SETTINGS, {**PRESETS[preset], **settings})
@@ -244,9 +245,12 @@ def _train(
     frozen = torch.bfloat16 if rounded else torch.float32
     module = Adaptation(multi, mono, points, own, frozen)
     module.move(device)
+    kept = (cache or scratch) / "words"
+    if cache is None and folder.state.exists() and outdated(files, kept, left_out):
+        watch.say("note      the text has changed since this run began: it goes on with what is there now")
     with accelerator.main_process_first():  # the others open what it has written
         with Workers(processes) as workers:
-            corpus = write_word_corpus(files, (cache or scratch) / "words", workers, left_out)
+            corpus = write_word_corpus(files, kept, workers, left_out)
         watch.say(f"read      {len(corpus.numbers):,} words, {len(corpus.words):,} different   {_since(began)}")
         separate = own.packing == "corpus"
         tables = (cache or scratch) / ("separated.safetensors" if separate else "joined.safetensors")

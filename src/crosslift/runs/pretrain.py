@@ -29,7 +29,7 @@ from crosslift.runs.held_out import HeldOut, is_stuck
 from crosslift.runs.machine import describe
 from crosslift.runs.pretrain_data import Corpus, prepare, read_corpus
 from crosslift.runs.progress import Lines, Silent, Watch
-from crosslift.runs.settings import Execution, Optimisation, sort_settings
+from crosslift.runs.settings import Execution, Optimisation, check_evaluations, sort_settings
 from crosslift.runs.timed_work import TimedWork, train_until
 from crosslift.runs.train import make_accelerator
 
@@ -138,6 +138,7 @@ def pretrain(
         PretrainOptimisation(**kept[4]),
         Execution(**kept[5]),
     )
+    check_evaluations(evaluations)
     files = {language: _paths(paths) for language, paths in text.items()}
     short = {language: _paths(paths) for language, paths in (phrases or {}).items()}
     config: dict[str, object] = {

@@ -96,6 +96,17 @@ class Selection:
         default=0.5, metadata={"help": "Share of the run after which checkpoints enter the average."}
     )
 
+    def __post_init__(self) -> None:
+        check_evaluations(self.evaluations)
+        if not 0 <= self.average_from < 1:
+            raise BadInput(f"--average-from is a share of the run from 0 to below 1, not {self.average_from:g}.")
+
+
+def check_evaluations(evaluations: int) -> None:
+    """Refuse a run that would never be looked at."""
+    if evaluations < 1:
+        raise BadInput(f"--evaluations must be at least 1, not {evaluations}.")
+
 
 def sort_settings(classes: Sequence[type], given: Mapping[str, object]) -> list[dict[str, Any]]:
     """Give each settings dataclass its share of a flat mapping; a name that none of them has is an error.
