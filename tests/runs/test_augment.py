@@ -113,6 +113,17 @@ def test_a_split_of_the_file_keeps_the_copies_of_an_example_on_one_side(original
     assert not sides[0] & sides[1]
 
 
+def test_a_split_of_the_file_keeps_groups_on_one_side(tmp_path):
+    examples = replace(classification(60), groups=[f"premise-{row // 3}" for row in range(60)])
+    words = Source(SynonymSettings(synonyms=SYNONYMS, rate=0.5), examples)
+    write_examples(augmented_copies(words, 2, seed=1, originals=True), tmp_path / "more.jsonl")
+    found = xl.load(tmp_path / "more.jsonl", language="en")
+    assert found.groups == examples.groups * 3
+    sides = [set(part.groups) for part in found.split({"train": 0.8, "dev": 0.2}).values()]
+    assert all(sides)
+    assert not sides[0] & sides[1]
+
+
 def pieces(*vocabulary):
     """Like XLM-R's tokenizer, with just these pieces beside single unknown characters."""
     tokenizer = Tokenizer(models.Unigram([("<unk>", 0.0), *((piece, -1.0) for piece in vocabulary)], unk_id=0))

@@ -235,6 +235,8 @@ def _json_lines(examples: Examples) -> str:
         content: dict[str, object] = {"id": examples.ids[row], "language": examples.language}
         if examples.parallel_ids is not None:
             content["parallel_id"] = examples.parallel_ids[row]
+        if examples.groups is not None:
+            content["group_id"] = examples.groups[row]
         content["text"] = examples.texts[row]
         if examples.pairs is not None:
             content["pair"] = examples.pairs[row]

@@ -36,6 +36,7 @@ def table_examples(table: Table, reading: Reading) -> Examples:
         line = table.lines[row]
         id_ = cells.text("id", row, line) if "id" in where else str(number)
         parallel = cells.text("parallel_id", row, line) if "parallel_id" in where else None
+        group = cells.text("group", row, line) if "group" in where else None
         if kind == "tagging":
             content = cells.tagged(row, line, language)
             if content is None:
@@ -43,7 +44,7 @@ def table_examples(table: Table, reading: Reading) -> Examples:
                 continue
         else:
             content = cells.plain(kind, row, line)
-        draft.add(line, id_, content.text, content.pair, content.spans, content.label, parallel)
+        draft.add(line, id_, content.text, content.pair, content.spans, content.label, parallel, group)
     found = draft.examples(language)
     if not table.named and not reading.columns and kind == "classification":
         _doubt(table, found)

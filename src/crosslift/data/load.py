@@ -71,7 +71,7 @@ def load(
         kind: The kind of task; by default what the file looks like.
         language: Which language to take from a file that holds several, or what to call the only one.
         split: Split of a catalog or hub set; a file is taken whole.
-        columns: Our name of a column (id, text, pair, label, language, parallel_id, words, tags, annotated,
+        columns: Our name of a column (id, text, pair, label, language, parallel_id, group, words, tags, annotated,
             answers) -> the file's name, or its number from 1 where there is no header.
         format: One of csv, tsv, jsonl, parquet, conll, squad, bitext, text; by default from the file's name.
         labels: Label in the file -> label to use instead.

@@ -23,6 +23,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "label": ("label", "category", "intent", "gold_label", "class"),
     "language": ("language", "lang", "locale"),
     "parallel_id": ("parallel_id",),
+    "group": ("group_id",),
     "words": ("words", "tokens"),
     "tags": ("tags", "ner_tags", "slots"),
     "annotated": ("annotated", "annot_utt"),
