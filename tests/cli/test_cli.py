@@ -231,7 +231,11 @@ def test_a_broken_run_is_code_1(here, tmp_path, capsys):
 def test_ctrl_c_is_code_130_and_the_same_command_then_finishes(here, tmp_path):
     """A real process and a real signal; the weights end as if nothing had happened."""
     words = [*fit_command(here, "x"), "--out", str(tmp_path / "run"), "--steps", "120", "--log-every", "1"]
-    process = subprocess.Popen([*COMMAND, *words], env=ENV, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *words], env=ENV, stderr=subprocess.PIPE, text=True,
+        # A job in the background of a script ignores Ctrl-C, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     log = tmp_path / "run" / "metrics.jsonl"
     while not (log.exists() and log.stat().st_size):
         assert process.poll() is None, process.communicate()[1]

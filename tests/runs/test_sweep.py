@@ -199,13 +199,17 @@ def test_what_is_no_number_is_refused(option, said, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGKILL], ids=["ctrl-c", "kill -9"])
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=["ctrl-c", "kill", "kill -9"])
 def test_a_sweep_that_is_ended_leaves_no_worker_behind_and_goes_on(here, tmp_path, ending):
     # Long enough that a busy machine does not finish it before the signal arrives.
     longer = {**RUN, "steps": 200}
     (tmp_path / "grid.json").write_text(json.dumps({**GRID, "shared": {**GRID["shared"], **longer}}))
     words = [sys.executable, "-m", "crosslift", "sweep", str(tmp_path / "grid.json"), "-o", str(tmp_path / "out")]
-    process = subprocess.Popen([*words, "--workers", "2"], cwd=here, env=ENV, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*words, "--workers", "2"], cwd=here, env=ENV, stderr=subprocess.PIPE, text=True,
+        # A job in the background of a script ignores Ctrl-C, and so would what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     while not list((tmp_path / "out").glob("*/*/state/step-*")):
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
@@ -213,7 +217,7 @@ def test_a_sweep_that_is_ended_leaves_no_worker_behind_and_goes_on(here, tmp_pat
     assert workers
     process.send_signal(ending)
     _, said = process.communicate(timeout=60)
-    assert process.returncode == (130 if ending == signal.SIGINT else -9), said
+    assert process.returncode == (-9 if ending == signal.SIGKILL else 130), said
     deadline = time.monotonic() + 20
     while any(Path(f"/proc/{pid}").exists() for pid in workers):
         assert time.monotonic() < deadline, "a worker outlived its sweep"

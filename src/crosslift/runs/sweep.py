@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import signal
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -180,7 +181,7 @@ def sweep(
     for run in runs:
         _adopt(folder, run, "kept")
     (folder / SCRATCH).mkdir(parents=True, exist_ok=True)
-    with _only_one(folder):
+    with _only_one(folder), _terminable():
         write_json(folder / "grid.json", content)
         done = Sweep(folder, runs)
         write_json(folder / "results.json", done.to_dict())
@@ -195,6 +196,24 @@ def sweep(
         elif show:
             show(runs)
     return done
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Take SIGTERM, which `kill` and schedulers send, for Ctrl-C: the workers save, and end."""
+
+    def end(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, end)
+    except ValueError:  # not the main thread: signals stay with whoever has them
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def planned(
