@@ -11,10 +11,11 @@ from transformers import AutoModelForMaskedLM
 from crosslift.data.storage import read_json
 from crosslift.reproduce.charts import chart
 from crosslift.reproduce.collect import NOT_YET
+from crosslift.reproduce.comparison import rows_of
 from crosslift.reproduce.entries import entries
 from crosslift.reproduce.perform import remove_weights
 from crosslift.reproduce.plan import Choice
-from crosslift.reproduce.records import reproduce, rows_of
+from crosslift.reproduce.records import reproduce
 from tests.tiny_models import config_for, save_encoder, tokenizer_for
 
 HANDFUL = ("ear.figure4", "adjustment.table9", "plugin-x.table4", "igap.table5")

@@ -53,6 +53,7 @@ def reproduce(
     from crosslift.cli.sweep import Board
     from crosslift.reproduce import records
     from crosslift.reproduce.collect import NOT_YET
+    from crosslift.reproduce.comparison import rows_of
     from crosslift.reproduce.entries import entries, find
 
     known = list(entries().values())
@@ -88,7 +89,7 @@ def reproduce(
         for one, record in zip(chosen, found, strict=True):
             typer.echo(records.as_text(one, record) + "\n")
         typer.echo(f"results   {results / scale}")
-    reasons = [reason for record in found for row in records.rows_of(record) for reason in row.missing.values()]
+    reasons = [reason for record in found for row in rows_of(record) for reason in row.missing.values()]
     failed = {reason for reason in reasons if reason.startswith("failed")}
     if failed:
         raise CrossliftError(

@@ -251,6 +251,7 @@ def compare(
     source: str | None = None,
     groups: Mapping[str, Sequence[Hashable]] | None = None,
     test: str | None = None,
+    permutations: int = 1000,
 ) -> Comparisons:
     """Compare two systems in every language, over all seeds.
 
@@ -266,6 +267,7 @@ def compare(
         source: Language that stays out of the mean over targets.
         groups: language -> which group (parallel id) each example belongs to.
         test: `t`, `permutation`, `bootstrap` or `mcnemar`, to choose the test per language.
+        permutations: How many, for the mean over the targets, and resamples for its interval.
     """
     if test is not None and test not in TESTS:
         raise BadInput(f'Unknown test "{test}".{nearest(test, TESTS)}', f"Known: {', '.join(TESTS)}.")
@@ -283,6 +285,7 @@ def compare(
     pooled = permutation_test(
         over_languages([summed[language][0] for language in targets], ids),
         over_languages([summed[language][1] for language in targets], ids),
+        permutations,
     )
     adjusted = dict(zip(found, holm([c.p_value for c in found.values()]), strict=True))
     return Comparisons(next(iter(summed.values()))[0].name, found, adjusted, pooled)

@@ -1,9 +1,9 @@
 """What the papers claim, and whether it holds here: each claim is decided by a rule over the record of one entry.
 
 The rules are those of `rules`. A rule looks at target columns, not at those of the source; with `columns` at these
-alone. Columns in which nothing was learnt that could be transferred are left out: English does not beat the most
-frequent class there, or, in answering, a guess. Where the entry has no cells for the rule's rows, a study of ours may
-decide (`studies`), at settings of its own; else the claim is undecided.
+alone. Columns in which nothing was learnt that could be transferred are left out: there the 95% interval of English
+does not lie above the most frequent class, or, in answering, above a guess. Where the entry has no cells for the rule's
+rows, a study of ours may decide (`studies`), at settings of its own; else the claim is undecided.
 """
 
 from __future__ import annotations
@@ -16,13 +16,12 @@ from typing import cast
 
 import yaml  # type: ignore[import-untyped]  # comes with transformers
 
-from crosslift.data.storage import Json
+from crosslift.data.storage import Json, read_json
 from crosslift.errors import BadFile, nearest
 from crosslift.reproduce.collect import GUESS
-from crosslift.reproduce.comparison import Compared
+from crosslift.reproduce.comparison import Compared, rows_of
 from crosslift.reproduce.entries import HOME, Entry, entries
-from crosslift.reproduce.records import read_record, rows_of
-from crosslift.reproduce.rules import RULES, Answer, Unknown, named
+from crosslift.reproduce.rules import RULES, Answer, Unknown, named, pairs
 from crosslift.reproduce.studies import Study, decide_by, read_study
 
 BY_COLUMN = ("better_in", "gains_more")
@@ -121,6 +120,26 @@ def decide(results: str | Path, scale: str) -> list[Verdict]:
     return found
 
 
+def read_record(folder: str | Path, entry: str, scale: str) -> Json | None:
+    """Return the record of an entry, if there is one."""
+    path = Path(folder) / scale / f"{entry}.json"
+    return read_json(path) if path.exists() else None
+
+
+def tests_asked(entry: Entry, record: Json) -> list[tuple[str, str, list[str]]]:
+    """Return which rows claims want tested against each other, and over which columns: (row, other row, columns)."""
+    found: list[tuple[str, str, list[str]]] = []
+    for claim in claims():
+        if claim.entry != entry.id:
+            continue
+        kept = _columns(entry, claim, record)[2]
+        for one, other, column in pairs(claim.rule):
+            names = [known.name for known in entry.columns if known.name in ([column] if column else kept)]
+            if names and (one, other, names) not in found and (other, one, names) not in found:
+                found.append((one, other, names))
+    return found
+
+
 def _was_run(claim: Claim, record: Json | None) -> bool:
     """Whether every row that the rule names has a cell; then the record decides, whatever it says."""
     rows = {row.name: row for row in rows_of(record)} if record is not None else {}
@@ -130,20 +149,18 @@ def _was_run(claim: Claim, record: Json | None) -> bool:
 def _decided(claim: Claim, record: Json) -> Verdict:
     entry = entries()[claim.entry]
     read = _read(entry, claim)
-    poor = [
-        column for column in read if _unlearnt(entry, record, [*claim.rows, entry.english or entry.baseline], column)
-    ]
-    if poor and (poor == read or claim.kind in BY_COLUMN):
-        said = f"English does not beat the most frequent class or a guess in {', '.join(poor)}"
-        return Verdict(claim, "undecided", said)
+    poor, uneven, kept = _columns(entry, claim, record)
     found = {row.name: row for row in rows_of(record)}
-    uneven = [column for column in read if column not in poor and _uneven(entry, found, claim.rows, column)]
+    places = {column.name: place for place, column in enumerate(entry.columns)}
+    there = [column for column in read if any(found[row].ours[places[column]] is not None for row in claim.rows)]
+    if poor and (set(there) <= set(poor) or claim.kind in BY_COLUMN):
+        said = f"English does not certainly beat the most frequent class or a guess in {', '.join(poor)}"
+        return Verdict(claim, "undecided", said)
     if uneven and (len(uneven) + len(poor) == len(read) or claim.kind in BY_COLUMN):
         return Verdict(
             claim, "undecided", f"some languages or seeds are missing in {', '.join(uneven)}, not of all rows"
         )
     if claim.kind not in BY_COLUMN:
-        kept = [one for one in read if one not in poor and one not in uneven]
         found = {name: _only(entry, row, kept) for name, row in found.items()}
     try:
         answer, why = RULES[claim.kind](entry, found, claim.rule)
@@ -152,6 +169,16 @@ def _decided(claim: Claim, record: Json) -> Verdict:
     left_out = f" (without {', '.join(poor)}: not learnt)" if poor else ""
     left_out += f" (without {', '.join(uneven)}: some languages or seeds are missing)" if uneven else ""
     return Verdict(claim, answer, why + left_out)
+
+
+def _columns(entry: Entry, claim: Claim, record: Json) -> tuple[list[str], list[str], list[str]]:
+    """Sort the columns that a rule looks at: not learnt, not of the same languages and seeds, and the rest."""
+    read = _read(entry, claim)
+    rows = {row.name: row for row in rows_of(record)}
+    base = [entry.english or entry.baseline]
+    poor = [column for column in read if _unlearnt(entry, record, [*claim.rows, *base], column)]
+    uneven = [column for column in read if column not in poor and _uneven(entry, rows, claim.rows, column)]
+    return poor, uneven, [column for column in read if column not in poor and column not in uneven]
 
 
 def _uneven(entry: Entry, found: Mapping[str, Compared], rows: Sequence[str], column: str) -> bool:
@@ -177,8 +204,14 @@ def _only(entry: Entry, row: Compared, columns: Sequence[str]) -> Compared:
     The mean and the test over all targets say nothing about some of them; one column alone has a test of its own.
     """
     places = [place for place, column in enumerate(entry.columns) if column.name in columns]
-    kept = replace(row, ours=[row.ours[place] for place in places], sd=[row.sd[place] for place in places])
-    if [entry.columns[place].name for place in places] == [one.name for one in entry.columns if not one.source]:
+    names = [entry.columns[place].name for place in places]
+    kept = replace(
+        row,
+        ours=[row.ours[place] for place in places],
+        sd=[row.sd[place] for place in places],
+        tests=[one for one in row.tests if one["columns"] == names],
+    )
+    if names == [one.name for one in entry.columns if not one.source]:
         return kept
     return replace(kept, mean=None, p_mean=row.p.get(columns[0]) if len(columns) == 1 else None)
 
@@ -189,4 +222,4 @@ def _unlearnt(entry: Entry, record: Json, rows: Sequence[str], column: str) -> b
     task = next(one.task for one in entry.columns if one.name == column)
     floor = GUESS if task in ANSWERING else 0.0
     known = [scores[f"{row} / {column}"] for row in rows if f"{row} / {column}" in scores]
-    return bool(known) and not any(one["english"] > max(one["majority"], floor) for one in known)
+    return bool(known) and not any(one.get("low", one["english"]) > max(one["majority"], floor) for one in known)

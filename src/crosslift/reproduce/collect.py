@@ -33,6 +33,7 @@ class Cell:
         missing: Why it is empty, or why some of its languages are left out.
         files: (language, seed) -> predictions, where there are any.
         english: Mean English score of the run, where it was scored in English.
+        english_low: Lower end of its 95% interval, mean over seeds.
         majority: Score of always saying the most frequent class in English.
         languages: Languages that the mean is over.
     """
@@ -41,6 +42,7 @@ class Cell:
     missing: str = ""
     files: dict[tuple[str, int], Path] = field(default_factory=dict)
     english: float | None = None
+    english_low: float | None = None
     majority: float | None = None
     languages: tuple[str, ...] = ()
 
@@ -56,10 +58,10 @@ class Cell:
 
     @property
     def learnt(self) -> bool | None:
-        """Whether the task was learnt at all: English beats the most frequent class; `None` if nobody knows."""
-        if self.english is None or self.majority is None:
+        """Whether the task was learnt at all: the interval of English is above the most frequent class."""
+        if self.english_low is None or self.majority is None:
             return None
-        return self.english > self.majority
+        return self.english_low > self.majority
 
 
 def collect(entry: Entry, plan: Plan, done: Performed) -> dict[tuple[str, str], Cell]:
@@ -81,6 +83,7 @@ def _cell(sources: Sequence[Source], plan: Plan, done: Performed) -> Cell:
     cell = Cell()
     by_seed: dict[int, dict[str, float]] = {}
     english: list[float] = []
+    lows: list[float] = []
     for source in sources:
         wrong = done.failed.get(source.step) or done.failed.get(source.against)
         if wrong:
@@ -104,6 +107,7 @@ def _cell(sources: Sequence[Source], plan: Plan, done: Performed) -> Cell:
                 cell.files[source.language, source.seed] = folder / str(entry[source.language]["predictions"])
             if source.english and "en" in entry:
                 english.append(cast("float", _score(results, name, "en", source.metric)))
+                lows.append(cast("float", _score(results, name, "en", source.metric, "low")))
                 cell.majority = _majority(done.folders[source.step] / str(entry["en"]["predictions"]))
         if value is None:
             cell.missing = f"{source.language}: not defined"
@@ -119,17 +123,18 @@ def _cell(sources: Sequence[Source], plan: Plan, done: Performed) -> Cell:
     cell.languages = tuple(next(iter(kept.values()))) if kept else ()
     if cell.values and cell.missing == NOT_YET:
         cell.missing = f"without some of its seeds or languages: {NOT_YET}"
-    cell.english = fmean(english) if english else None
+    if english:
+        cell.english, cell.english_low = fmean(english), fmean(lows)
     return cell
 
 
-def _score(results: Json, name: str, language: str, metric: str) -> float | None:
+def _score(results: Json, name: str, language: str, metric: str, part: str = "value") -> float | None:
     found = cast("dict[str, dict[str, dict[str, Any]]]", results).get(name, {}).get(language)
     if found is None:
         return None
     scores = cast("dict[str, dict[str, float]]", found["scores"])
     chosen = scores.get(metric) if metric else next(iter(scores.values()), None)
-    return None if chosen is None else chosen["value"]
+    return None if chosen is None else chosen.get(part, chosen["value"])
 
 
 def _ranked(source: Source, forecast: Json, gold: Json) -> float | None:

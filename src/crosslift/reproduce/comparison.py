@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import cast
+from typing import Any, cast
 
 from crosslift.data.storage import Json
 from crosslift.errors import BadInput
@@ -24,6 +24,8 @@ from crosslift.runs.predictions import read_predictions, rescore
 from crosslift.tasks.metrics import Metric
 
 Cells = Mapping[tuple[str, str], Cell]
+PERMUTATIONS = 10_000
+"""Of a mean over columns, by which claims are decided: at p = 0.05 the error of p is then 0.002."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,15 @@ class Compared:
         of_differences: Ours minus the paper's difference.
         agree: Columns in which both differences have one sign.
         judged: Columns in which that can be said.
-        unlearnt: Columns left out of it because English does not beat the most frequent class.
+        unlearnt: Columns left out of it because English does not certainly beat the most frequent class.
         spearman: Correlation of the paper's scores with ours over target columns; `None` for fewer than three.
         p: Column -> p-value of our difference.
         mean: Our mean over target columns.
         mean_difference: Mean of our differences over target columns.
         paper_mean_difference: That of the paper over the same columns.
         p_mean: p-value of the mean over target columns, all languages tested together; `None` if there is no such test.
+        tests: What claims ask for: `against` another row, over the mean of some `columns`: `p`, and the 95% interval of
+            the difference from `low` to `high`.
     """
 
     name: str
@@ -69,10 +73,37 @@ class Compared:
     mean_difference: float | None = None
     paper_mean_difference: float | None = None
     p_mean: float | None = None
+    tests: list[Json] = field(default_factory=list)
 
     def to_dict(self) -> Json:
-        """Return everything as plain data, rounded."""
-        return cast("Json", _rounded(asdict(self)))
+        """Return everything as plain data, rounded; p-values less, so that none crosses 0.05."""
+        found = cast("Json", _rounded(asdict(self)))
+        found["p_mean"] = None if self.p_mean is None else round(self.p_mean, 6)
+        found["tests"] = [{**one, "p": round(float(cast("float", one["p"])), 6)} for one in self.tests]
+        return {name: value for name, value in found.items() if name != "tests" or value}
+
+    def against(self, other: Compared) -> Tested | None:
+        """Return what is known of the difference from another row: by a test of the two, or as its baseline."""
+        for one in self.tests:
+            if one["against"] == other.name:
+                return Tested(*(float(cast("float", one[name])) for name in ("p", "low", "high")))
+        if self.baseline == other.name and self.p_mean is not None:
+            return Tested(self.p_mean)
+        return None
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A paired test of a difference: its p-value, and its 95% interval where that was kept."""
+
+    p: float
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def reversed(self) -> Tested:
+        """The same of the other row minus this one."""
+        return Tested(self.p, -self.high, -self.low)
 
 
 def compare_entry(entry: Entry, cells: Cells) -> list[Compared]:
@@ -104,7 +135,7 @@ def _row(entry: Entry, row: Row, cells: Cells) -> Compared:
         judged = [i for i in targets if theirs[i] not in (None, 0) and here[i] is not None]
         learnt = [i for i in judged if guard[i].learnt is not False]
         both = [i for i in targets if theirs[i] is not None and here[i] is not None]
-        p, p_mean = _tests([columns[i].name for i in targets], [own[i] for i in targets], [rivals[i] for i in targets])
+        p, mean = _tests([columns[i].name for i in targets], [own[i] for i in targets], [rivals[i] for i in targets])
         found |= {
             "baseline": base,
             "paper_difference": theirs,
@@ -114,11 +145,21 @@ def _row(entry: Entry, row: Row, cells: Cells) -> Compared:
             "judged": len(learnt),
             "unlearnt": len(judged) - len(learnt),
             "p": p,
-            "p_mean": p_mean,
+            "p_mean": mean.p if mean else None,
             "mean_difference": _mean([here[i] for i in targets]) if alike else None,
             "paper_mean_difference": _mean([theirs[i] for i in both]) if alike else None,
         }
     return Compared(row.name, paper, ours, [cell.sd for cell in own], missing, **found)  # type: ignore[arg-type]
+
+
+def rows_of(found: Json) -> list[Compared]:
+    """Return the rows of a record."""
+    return [Compared(**row) for row in cast("list[dict[str, Any]]", found["rows"])]
+
+
+def paired_test(cells: Cells, one: str, other: str, columns: Sequence[str]) -> Tested | None:
+    """Test the difference of two rows' means over some columns; `None` where nothing can be paired."""
+    return _tests(columns, [cells[one, name] for name in columns], [cells[other, name] for name in columns])[1]
 
 
 def spearman(paper: Sequence[Number], ours: Sequence[Number]) -> float | None:
@@ -132,8 +173,8 @@ def spearman(paper: Sequence[Number], ours: Sequence[Number]) -> float | None:
     return rank_correlations(left, right)["spearman"]
 
 
-def _tests(names: Sequence[str], own: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[dict[str, float], float | None]:
-    """Return the p-value of each column, and of the mean over all of them where they have one metric."""
+def _tests(names: Sequence[str], own: Sequence[Cell], rivals: Sequence[Cell]) -> tuple[dict[str, float], Tested | None]:
+    """Return the p-value of each column, and a test of the mean over all of them where they have one metric."""
     p: dict[str, float] = {}
     pairs: dict[str, SeedPairs] = {}
     ids: dict[str, list[str]] = {}
@@ -156,7 +197,8 @@ def _tests(names: Sequence[str], own: Sequence[Cell], rivals: Sequence[Cell]) ->
     if not pairs or len(p) < len([cell for cell in own if cell.values]):
         return p, None
     try:
-        return p, compare_metrics(pairs, groups=ids).pooled.p_value
+        pooled = compare_metrics(pairs, groups=ids, permutations=PERMUTATIONS).pooled
+        return p, Tested(pooled.p_value, pooled.low, pooled.high)
     except BadInput:  # columns of several metrics have no mean
         return p, None
 

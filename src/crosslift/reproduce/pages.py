@@ -10,10 +10,10 @@ from typing import Any, cast
 
 from crosslift.data.storage import Json, write_text
 from crosslift.reproduce.charts import chart
-from crosslift.reproduce.claims import Verdict, decide
-from crosslift.reproduce.comparison import Compared, apart, decimals
+from crosslift.reproduce.claims import Verdict, decide, read_record
+from crosslift.reproduce.comparison import Compared, apart, decimals, rows_of
 from crosslift.reproduce.entries import SCALES, Entry, Paper, entries, paper, papers
-from crosslift.reproduce.records import lacks_runs, missing_cells, read_record, rows_of
+from crosslift.reproduce.records import lacks_runs, missing_cells
 
 MADE = "<!-- Made by `crosslift reproduce --docs` from the records; do not edit. -->"
 SHOWN = ("small", "paper")
@@ -52,10 +52,13 @@ what is there. A record is not replaced by one that has fewer cells only because
 
 *avg* is taken over the same columns as the paper's average, and the paper's is the printed one. What is compared, row
 by row: the difference from the table's baseline row, in the paper and here (Δ), and how far the two lie apart; in how
-many languages they have the same sign, counted only where English beats the most frequent class; Spearman's ρ between
-the paper's scores and ours over the languages; and a paired permutation test of ours over all target languages. Where
-the text of a paper lost numbers, Δ paper and *apart* go over the columns that are left. A cell that stays empty says
-why.
+many languages they have the same sign, counted only where the task was learnt: in English the lower end of the 95%
+interval lies above the most frequent class, or, in answering, above a guess; Spearman's ρ between the paper's scores
+and ours over the languages; and a paired permutation test of ours over all target languages. Where the text of a paper
+lost numbers, Δ paper and *apart* go over the columns that are left. A cell that stays empty says why.
+
+p speaks of other examples, not of other runs: training is repeated with three seeds, and their spread stands beside
+each mean. On a GPU runs compute in bf16 (`--precision auto`), in training and in scoring, and a seed does not fix them.
 
 The records lie in `benchmarks/results/reproduce`; these pages are made from them with `--docs`. Whether the
 [claims](claims.md) of the papers hold is decided by rules over the same records, and by studies where there is none.
@@ -66,8 +69,9 @@ are undecided, {missing} of these because nothing was run. A small encoder on sm
 claim that does not hold here may well hold there, and the other way round.
 
 A claim is decided by a rule over the table or figure that stands beside it. A difference counts with p < 0.05 of a
-paired test, or, where there is none, beyond the spread over seeds. A claim is undecided where neither it nor its
-opposite is found, and where English does not beat the most frequent class (in answering: a guess).
+paired test (not corrected for the number of claims), or, where there is none, beyond the spread over seeds. A claim is
+undecided where neither it nor its opposite is found, and where the task was not learnt: in English the lower end of the
+95% interval does not lie above the most frequent class (in answering: a guess).
 
 Where that table has not been run, a *study* may decide: an experiment of ours that tested the same at settings of its
 own, which are named each time; its data are often others than the paper's. It gives differences with their 95%

@@ -11,8 +11,9 @@ from typing import Any, cast
 from crosslift.data import languages_of
 from crosslift.data.storage import Json, read_json, write_json
 from crosslift.measure.igap_result import text_table
+from crosslift.reproduce.claims import read_record, tests_asked
 from crosslift.reproduce.collect import NOT_YET, collect
-from crosslift.reproduce.comparison import Compared, apart, compare_entry, decimals
+from crosslift.reproduce.comparison import Compared, apart, compare_entry, decimals, paired_test, rows_of
 from crosslift.reproduce.entries import Entry
 from crosslift.reproduce.perform import Performed, perform
 from crosslift.reproduce.plan import Choice, Plan, make_plan
@@ -87,7 +88,7 @@ def record(entry: Entry, plan: Plan, done: Performed, choice: Choice) -> Json:
     ended = [read_json(done.folders[step.key] / "finished.json") for step in steps if step.key in done.folders]
     # Not every kind of run notes its time: a sum over some of them would be no time of anything.
     timed = bool(ended) and all("seconds" in one for one in ended)
-    return {
+    found: Json = {
         "entry": entry.id,
         "scale": choice.scale,
         # A folder by its name: where it lay is nobody's business, and a page would show it.
@@ -106,13 +107,23 @@ def record(entry: Entry, plan: Plan, done: Performed, choice: Choice) -> Json:
         },
         "rows": [row.to_dict() for row in compared],
         "english": {
-            f"{row} / {column}": {"english": round(cell.english, 2), "majority": round(cell.majority, 2)}
+            f"{row} / {column}": {
+                "english": round(cell.english, 2),
+                "low": round(cell.english_low, 2),
+                "majority": round(cell.majority, 2),
+            }
             for (row, column), cell in cells.items()
-            if cell.english is not None and cell.majority is not None
+            if cell.english is not None and cell.english_low is not None and cell.majority is not None
         },
         "histograms": _drawn("histogram", entry, plan, done),
         "pictures": _drawn("words", entry, plan, done),
     }
+    for one, other, columns in tests_asked(entry, found):
+        test = paired_test(cells, one, other, columns)
+        if test is not None:
+            kept = {"against": other, "columns": columns, "p": test.p, "low": test.low, "high": test.high}
+            next(row for row in compared if row.name == one).tests.append(kept)
+    return {**found, "rows": [row.to_dict() for row in compared]}
 
 
 def _drawn(kind: str, entry: Entry, plan: Plan, done: Performed) -> Json:
@@ -134,17 +145,6 @@ def _drawn(kind: str, entry: Entry, plan: Plan, done: Performed) -> Json:
 def _histogram(cell: Mapping[str, Any], metric: str) -> Any:  # noqa: ANN401  as the measurement wrote it
     """Return the histogram of a cell: the only one, or the one of its metric."""
     return cell.get("histogram") or cell.get("histograms", {}).get(metric)
-
-
-def read_record(folder: str | Path, entry: str, scale: str) -> Json | None:
-    """Return the record of an entry, if there is one."""
-    path = Path(folder) / scale / f"{entry}.json"
-    return read_json(path) if path.exists() else None
-
-
-def rows_of(found: Json) -> list[Compared]:
-    """Return the rows of a record."""
-    return [Compared(**row) for row in cast("list[dict[str, Any]]", found["rows"])]
 
 
 def as_text(entry: Entry, found: Json) -> str:

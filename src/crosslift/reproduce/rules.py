@@ -7,8 +7,8 @@
 | `better_in: {column: [A, B]}` | `better` in every named column |
 | `mostly_better: [A, B]` | A is above B in at least `share` (0.8) of the columns (below where lower is better), and \
 on average by more than the larger spread |
-| `no_better: [A, B]` | A is not above B by `within` (1) points on average, nor certainly above it at all |
-| `alike: [A, B, …]` | on average A differs from each of the others by less than `within` (1) points |
+| `no_better: [A, B]` | A is not certainly above B on average, and the 95% interval ends below `within` (1) points |
+| `alike: [A, B, …]` | the 95% intervals of A's differences from each of the others lie within ± `within` (1) points |
 | `gains_more: [A, B]` | A is further above B in `columns` than in the columns `than` |
 | `ordered: [A, B, …]` | the rows' means fall in this order, each step by more than the largest spread |
 | `rising: [A, B, …]` | Spearman's ρ between this order and the rows' means is at least `rho` (0.8), and the last is \
@@ -21,7 +21,8 @@ certainly above the first |
 `rho` is negative |
 
 "Certainly" and p < 0.05 mean: by the record's paired test; where there is none, by more than the spread over seeds (the
-sum of both). A claim does not hold if the opposite is found by the same rule; else it is undecided.
+sum of both), which then also stands for the interval. A claim does not hold if the opposite is found by the same rule;
+where it has several parts, of which one is enough for that, at 0.05 divided by their number. Else it is undecided.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from statistics import fmean
 from typing import Any, Literal, cast
 
 from crosslift.data.storage import Json
-from crosslift.reproduce.comparison import Compared, spearman
+from crosslift.measure.significance import format_p
+from crosslift.reproduce.comparison import Compared, Tested, spearman
 from crosslift.reproduce.entries import Entry, Number
 
 Answer = Literal["holds", "does not hold", "undecided"]
@@ -79,35 +81,55 @@ def _spread(*rows: Compared) -> float:
     return sum(fmean(values) if values else math.inf for values in found)
 
 
-def _against(one: Compared, other: Compared) -> tuple[float, float | None]:
-    """Return the mean difference of two rows and its p-value, where they were compared with each other."""
+def _against(one: Compared, other: Compared) -> tuple[float, Tested | None]:
+    """Return the mean difference of two rows, and its test, where there is one."""
     both = [(a, b) for a, b in zip(one.ours, other.ours, strict=True) if a is not None and b is not None]
     if not both:
         raise Unknown(f"{one.name} or {other.name} was not run")
-    p = one.p_mean if one.baseline == other.name else other.p_mean if other.baseline == one.name else None
-    return fmean(a - b for a, b in both), p
+    test = one.against(other)
+    if test is None:
+        back = other.against(one)
+        test = back.reversed if back else None
+    return fmean(a - b for a, b in both), test
 
 
-def _answer(difference: float, p: float | None, spread: float) -> Answer:
-    """Say whether a difference is above 0 beyond doubt, below it, or neither."""
-    certain = p < LEVEL if p is not None else abs(difference) > spread
-    if not certain or difference == 0:
+def _answer(difference: float, p: float | None, spread: float, parts: int = 1) -> Answer:
+    """Say whether a difference is above 0 beyond doubt, below it (of several parts one is enough), or neither."""
+    if difference == 0:
         return "undecided"
-    return "holds" if difference > 0 else "does not hold"
+    level = LEVEL if difference > 0 else LEVEL / parts
+    certain = p < level if p is not None else abs(difference) > spread
+    return "undecided" if not certain else "holds" if difference > 0 else "does not hold"
 
 
-def _said(a: Compared, b: Compared, difference: float, p: float | None) -> str:
-    beside = f", p = {p:.3f}" if p is not None else ", no paired test"
+def _p(test: Tested | None) -> float | None:
+    return test.p if test else None
+
+
+def _interval(difference: float, test: Tested | None, spread: float) -> tuple[float, float]:
+    """Return where a difference may lie: its 95% interval, or as far to both sides as seeds spread."""
+    if test is not None and math.isfinite(test.high - test.low):
+        return test.low, test.high
+    return difference - spread, difference + spread
+
+
+def _said(a: Compared, b: Compared, difference: float, test: Tested | None) -> str:
+    beside = f", {_written(test.p)}" if test else ", no paired test"
     return f"{a.name} − {b.name}: {difference:+.2f}{beside}"
+
+
+def _written(p: float) -> str:
+    # At the limit with a digit more: 0.0499 is below it.
+    return f"p = {p:.4f}" if abs(p - LEVEL) < 0.0005 else format_p(p)
 
 
 def _better(entry: Entry, rows: Rows, rule: Json, sign: int = 1) -> Found:
     first, *others = (rows[name] for name in named(rule["better" if sign == 1 else "worse"]))
     answers, said = [], []
     for other in others:
-        difference, p = _against(first, other)
-        answers.append(_answer(sign * difference, p, _spread(first, other)))
-        said.append(_said(first, other, difference, p))
+        difference, test = _against(first, other)
+        answers.append(_answer(sign * difference, _p(test), _spread(first, other), len(others)))
+        said.append(_said(first, other, difference, test))
     return together(answers), "; ".join(said)
 
 
@@ -118,17 +140,41 @@ def _worse(entry: Entry, rows: Rows, rule: Json) -> Found:
 def _better_in(entry: Entry, rows: Rows, rule: Json) -> Found:
     answers: list[Answer] = []
     said = []
-    for column, pair in cast("dict[str, list[str]]", rule["better_in"]).items():
+    columns = cast("dict[str, list[str]]", rule["better_in"])
+    for column, pair in columns.items():
         place = [one.name for one in entry.columns].index(column)
         a, b = rows[pair[0]], rows[pair[1]]
         one, other = a.ours[place], b.ours[place]
         if one is None or other is None:
             raise Unknown(f"{a.name} or {b.name} was not run in {column}")
-        p = a.p.get(column) if a.baseline == b.name else b.p.get(column) if b.baseline == a.name else None
+        p = _test_in(column, a, b)
         ends = _there([a.sd[place], b.sd[place]])
-        answers.append(_answer(one - other, p, sum(ends) if len(ends) == 2 else math.inf))
-        said.append(f"{column}: {a.name} − {b.name} {one - other:+.2f}" + (f" (p = {p:.3f})" if p is not None else ""))
+        answers.append(_answer(one - other, p, sum(ends) if len(ends) == 2 else math.inf, len(columns)))
+        said.append(
+            f"{column}: {a.name} − {b.name} {one - other:+.2f}" + (f" ({_written(p)})" if p is not None else "")
+        )
     return together(answers), ", ".join(said)
+
+
+def _test_in(column: str, a: Compared, b: Compared) -> float | None:
+    for row, other in ((a, b), (b, a)):
+        for test in row.tests:
+            if test["against"] == other.name and test["columns"] == [column]:
+                return float(cast("float", test["p"]))
+        if row.baseline == other.name and column in row.p:
+            return row.p[column]
+    return None
+
+
+def pairs(rule: Json) -> list[tuple[str, str, str | None]]:
+    """Return which rows a rule compares with which, and in which column alone; `None`: in all that it looks at."""
+    kind = next(name for name in rule if name in RULES)
+    if kind == "better_in":
+        return [(a, b, column) for column, (a, b) in cast("dict[str, list[str]]", rule[kind]).items()]
+    rows = named(rule[kind])
+    if kind in ("better", "worse", "alike", "mostly_better", "no_better"):
+        return [(rows[0], other, None) for other in rows[1:]]
+    return [(rows[-1], rows[0], None)] if kind == "rising" else []
 
 
 def _mostly(entry: Entry, rows: Rows, rule: Json) -> Found:
@@ -138,10 +184,10 @@ def _mostly(entry: Entry, rows: Rows, rule: Json) -> Found:
         raise Unknown(f"{a.name} or {b.name} was not run")
     sign = -1 if entry.lower_is_better else 1
     up, share = sum(sign * (x - y) > 0 for x, y in pairs), float(cast("float", rule.get("share", 0.8)))
-    difference, p = _against(a, b)
+    difference, test = _against(a, b)
     said = f"{a.name} is better than {b.name} in {up} of {len(pairs)} columns, on average {difference:+.2f}"
     # Columns of one run go up and down together: their signs alone say little.
-    certain = _answer(sign * difference, p, max(_spread(a), _spread(b)))
+    certain = _answer(sign * difference, _p(test), max(_spread(a), _spread(b)))
     if up >= share * len(pairs) and certain == "holds":
         return "holds", said
     return ("does not hold" if up <= (1 - share) * len(pairs) and certain == "does not hold" else "undecided"), said
@@ -149,16 +195,21 @@ def _mostly(entry: Entry, rows: Rows, rule: Json) -> Found:
 
 def _no_better(entry: Entry, rows: Rows, rule: Json) -> Found:
     a, b = (rows[name] for name in named(rule["no_better"]))
-    difference, p = _against(a, b)
-    said, spread = _said(a, b, difference, p), _spread(a, b)
-    if _answer(difference, p, spread) == "holds":
+    difference, test = _against(a, b)
+    said, spread = _said(a, b, difference, test), _spread(a, b)
+    if _answer(difference, _p(test), spread) == "holds":
         return "does not hold", said
-    known = p is not None or math.isfinite(spread)
-    return ("holds" if known and difference < _within(rule) else "undecided"), said
+    _, high = _interval(difference, test, spread)
+    return ("holds" if high < _within(rule) else "undecided"), f"{said}{_to(difference, test, spread)}"
 
 
 def _within(rule: Json) -> float:
     return float(cast("float", rule.get("within", 1.0)))
+
+
+def _to(difference: float, test: Tested | None, spread: float) -> str:
+    low, high = _interval(difference, test, spread)
+    return f" ({low:+.2f} to {high:+.2f})" if math.isfinite(high - low) else ""
 
 
 def _alike(entry: Entry, rows: Rows, rule: Json) -> Found:
@@ -166,13 +217,15 @@ def _alike(entry: Entry, rows: Rows, rule: Json) -> Found:
     answers: list[Answer] = []
     said = []
     for other in others:
-        difference, p = _against(first, other)
+        difference, test = _against(first, other)
         spread = _spread(first, other)
-        said.append(_said(first, other, difference, p))
-        if abs(difference) < _within(rule):
-            answers.append("holds" if p is not None or math.isfinite(spread) else "undecided")
+        low, high = _interval(difference, test, spread)
+        said.append(_said(first, other, difference, test) + _to(difference, test, spread))
+        apart = _answer(-abs(difference), _p(test), spread, len(others)) == "does not hold"
+        if -_within(rule) < low and high < _within(rule):
+            answers.append("holds")
         else:
-            answers.append("does not hold" if _answer(difference, p, spread) != "undecided" else "undecided")
+            answers.append("does not hold" if apart and abs(difference) >= _within(rule) else "undecided")
     return together(answers), "; ".join(said)
 
 
@@ -208,8 +261,8 @@ def _ordered(entry: Entry, rows: Rows, rule: Json) -> Found:
 
 def _rising(entry: Entry, rows: Rows, rule: Json) -> Found:
     chosen = [rows[name] for name in named(rule["rising"])]
-    difference, p = _against(chosen[-1], chosen[0])
-    certain = _answer(difference, p, _spread(chosen[0], chosen[-1]))
+    difference, test = _against(chosen[-1], chosen[0])
+    certain = _answer(difference, _p(test), _spread(chosen[0], chosen[-1]))
     return _climbs([_mean(row) for row in chosen], certain, rule)
 
 

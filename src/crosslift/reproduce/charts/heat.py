@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from crosslift.data.storage import Json
 from crosslift.reproduce.charts.sheet import LETTER, Panel, by_panel, sheet, text
-from crosslift.reproduce.comparison import Compared
+from crosslift.reproduce.comparison import Compared, rows_of
 from crosslift.reproduce.entries import Entry, Number
-from crosslift.reproduce.records import rows_of
 
 Rgb = tuple[int, int, int]
 LOW: Rgb = (255, 255, 255)

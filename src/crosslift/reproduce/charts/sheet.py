@@ -10,9 +10,8 @@ from typing import Literal
 
 from crosslift.data.storage import Json
 from crosslift.report.charts import legend_mark
-from crosslift.reproduce.comparison import Compared
+from crosslift.reproduce.comparison import Compared, rows_of
 from crosslift.reproduce.entries import Entry
-from crosslift.reproduce.records import rows_of
 
 COLOURS = ("#b8540b", "#0b6fb3", "#16795b", "#a03a78", "#6b5bb5", "#8a6d00", "#3f6770", "#7a4632")
 """As `.s0` … `.s7`; the first two are the red and blue of two languages."""
