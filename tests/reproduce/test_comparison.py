@@ -417,6 +417,22 @@ def test_columns_in_which_nothing_was_learnt_are_left_out(tmp_path, monkeypatch)
     assert decided[1].answer == "undecided" and decided[1].why.endswith("a guess in sw")
 
 
+def test_columns_that_were_not_run_do_not_hide_that_nothing_was_learnt(tmp_path, monkeypatch):
+    plan, done = made(tmp_path / "runs")
+    found = record(ENTRY, plan, done, Choice("small"))
+    for name in ("plain / de", "ours / de", "plain / th", "ours / th"):
+        found["english"][name] |= {"english": 10.0, "low": 10.0}
+    for seen in found["rows"]:
+        seen["ours"][3] = None
+    found["english"] = {name: seen for name, seen in found["english"].items() if "sw" not in name}
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    claim = Claim("Ours is better.", "here", "ear.made", {"better": ["ours", "plain"]})
+    monkeypatch.setattr(claiming, "claims", lambda: (claim,))
+    monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": ENTRY})
+    (decided,) = decide(tmp_path, "small")
+    assert decided.answer == "undecided" and decided.why.endswith("or a guess in de, th")
+
+
 def test_columns_whose_rows_are_means_over_other_languages_are_left_out(tmp_path, monkeypatch):
     plan, done = made(tmp_path / "runs")
     found = record(ENTRY, plan, done, Choice("small"))
