@@ -161,11 +161,11 @@ def test_a_whole_record_is_not_given_up_for_one_that_lacks_seeds(tmp_path):
 def test_what_a_cell_lacks_is_said_of_empty_ones_and_of_those_in_part(tmp_path):
     plan, done = made(tmp_path)
     found = record(ENTRY, plan, done, Choice("small"))
-    found["rows"][0]["missing"] = {"de": "de: not defined", "th": "th: not defined"}
+    found["rows"][0]["missing"] = {"de": "de: not defined with seed 2", "th": "th: not defined with seeds 1, 2"}
     found["rows"][0]["ours"][2] = None
     text = as_text(ENTRY, found)
-    assert "partly: 1 of 12 cells: not defined for a seed or more" in text
-    assert "empty: 1 of 12 cells: not defined for a seed or more" in text
+    assert "partly: 1 of 12 cells: not defined with seed 2 (IGAP: no checkpoint" in text
+    assert "empty: 1 of 12 cells: not defined with seeds 1, 2 (IGAP: no checkpoint" in text
 
 
 def test_a_failed_run_is_said_in_its_cells(tmp_path):
@@ -271,7 +271,7 @@ def test_a_rule_decides_as_it_says(rule, answer):
 
 
 def having(p, low, high):
-    kept = {"against": "B", "columns": ["de", "th"], "p": p, "low": low, "high": high}
+    kept = {"against": "B", "columns": ["de", "th"], "p": p, "low": low, "high": high, "seeds": [0.3, 1.3]}
     return {"A": row("A", [40.8, 50.8], 5.0, tests=[kept]), "B": B}
 
 
@@ -297,8 +297,17 @@ def test_a_test_and_its_interval_go_before_the_spread_over_seeds(rule, test, ans
     assert RULES[kind](ENTRY, having(*test), rule)[0] == answer
 
 
+def test_seeds_that_point_both_ways_decide_nothing():
+    rows = having(0.001, 0.1, 1.5)
+    assert RULES["better"](ENTRY, rows, {"better": ["A", "B"]})[0] == "holds"
+    rows["A"].tests[0]["seeds"] = [-0.2, 1.8]
+    answer, said = RULES["better"](ENTRY, rows, {"better": ["A", "B"]})
+    assert (answer, said) == ("undecided", "A − B: +0.80, p = 0.001, but not with every seed")
+    assert RULES["worse"](ENTRY, rows, {"worse": ["A", "B"]})[0] == "undecided"
+
+
 def test_of_several_parts_one_goes_against_a_claim_at_a_stricter_level():
-    kept = {"against": "B", "columns": ["de", "th"], "p": 0.03, "low": -3.0, "high": -0.1}
+    kept = {"against": "B", "columns": ["de", "th"], "p": 0.03, "low": -3.0, "high": -0.1, "seeds": [-1.0]}
     worse = row("A", [39.0, 49.0], 5.0, tests=[kept])
     rows = {"A": worse, "B": B, "C": row("C", [30.0, 40.0])}
     assert RULES["better"](ENTRY, rows, {"better": ["A", "B"]})[0] == "does not hold"
@@ -451,6 +460,29 @@ def test_columns_whose_rows_are_means_over_other_languages_are_left_out(tmp_path
     assert "missing" not in decide(tmp_path, "small")[0].why
 
 
+def test_rows_that_lack_different_seeds_are_not_compared_but_each_may_be_above_a_number(tmp_path, monkeypatch):
+    plan, done = made(tmp_path / "runs")
+    found = record(ENTRY, plan, done, Choice("small"))
+    found["rows"][0]["missing"] = {name: f"{name}: not defined with seed 1" for name in ("de", "th", "sw")}
+    found["rows"][1]["missing"] = {name: f"{name}: not defined with seed 2" for name in ("de", "th", "sw")}
+    write_json(tmp_path / "small" / "ear.made.json", found)
+    claim = Claim("Ours is better.", "here", "ear.made", {"better": ["ours", "plain"]})
+    monkeypatch.setattr(claiming, "claims", lambda: (claim, replace(claim, rule={"above": ["ours", "plain", 10]})))
+    monkeypatch.setattr(claiming, "entries", lambda: {"ear.made": ENTRY})
+    compared, above = decide(tmp_path, "small")
+    assert compared.answer == "undecided" and compared.why.startswith("some languages or seeds are missing")
+    assert above.answer == "holds"
+
+
+def test_cells_of_different_seeds_are_not_subtracted(compared):
+    cells, _ = compared
+    parts = {
+        key: replace(cell, values={1: 50.0} if key[0] == "plain" else {2: 60.0}, missing="de: not defined with a seed")
+        for key, cell in cells.items()
+    }
+    assert compare_entry(ENTRY, parts)[1].difference == [None] * 4
+
+
 def test_in_answering_english_must_beat_a_guess(tmp_path, monkeypatch):
     plan, done = made(tmp_path / "runs")
     found = record(ENTRY, plan, done, Choice("small"))
@@ -514,6 +546,8 @@ def test_two_claims_about_the_same_rows_are_one_test(tmp_path, monkeypatch):
     assert "tests" not in plain
     assert (test["against"], test["columns"], test["p"]) == ("plain", ["de", "th", "sw"], ours["p_mean"])
     assert test["low"] <= 10.0 <= test["high"]
+    # Seed 1: 30, 20 and 0 points; seed 2: 10, 20 and −20.
+    assert test["seeds"] == pytest.approx([50 / 3, 10 / 3], abs=1e-4)
 
 
 def test_a_rule_does_not_look_at_source_columns(tmp_path, monkeypatch):

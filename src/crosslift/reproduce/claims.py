@@ -18,7 +18,7 @@ import yaml  # type: ignore[import-untyped]  # comes with transformers
 
 from crosslift.data.storage import Json, read_json
 from crosslift.errors import BadFile, nearest
-from crosslift.reproduce.collect import GUESS
+from crosslift.reproduce.collect import ANSWERING, GUESS
 from crosslift.reproduce.comparison import Compared, rows_of
 from crosslift.reproduce.entries import HOME, Entry, entries
 from crosslift.reproduce.rules import RULES, Answer, Unknown, named, pairs
@@ -27,8 +27,11 @@ from crosslift.reproduce.studies import Study, decide_by, read_study
 BY_COLUMN = ("better_in", "gains_more")
 """Rules that name their columns themselves."""
 
-ANSWERING = ("qa", "mlqa", "tydi", "squad-dev")
-"""Tasks of question answering: no class is the most frequent one, but a guess scores, too."""
+ALONG = ("rising_along", "falling_along")
+"""Rules about a course: its beginning counts, also where nothing had been learnt yet."""
+
+ALONE = (*ALONG, "above", "below")
+"""Rules that look at each row by itself, whatever seeds another one lacks."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +169,7 @@ def _decided(claim: Claim, record: Json) -> Verdict:
         answer, why = RULES[claim.kind](entry, found, claim.rule)
     except Unknown as missing:
         return Verdict(claim, "undecided", str(missing))
-    left_out = f" (without {', '.join(poor)}: not learnt)" if poor else ""
+    left_out = f" (without {', '.join(poor)}: not learnt)" if poor and claim.kind not in ALONG else ""
     left_out += f" (without {', '.join(uneven)}: some languages or seeds are missing)" if uneven else ""
     return Verdict(claim, answer, why + left_out)
 
@@ -177,8 +180,10 @@ def _columns(entry: Entry, claim: Claim, record: Json) -> tuple[list[str], list[
     rows = {row.name: row for row in rows_of(record)}
     base = [entry.english or entry.baseline]
     poor = [column for column in read if _unlearnt(entry, record, [*claim.rows, *base], column)]
-    uneven = [column for column in read if column not in poor and _uneven(entry, rows, claim.rows, column)]
-    return poor, uneven, [column for column in read if column not in poor and column not in uneven]
+    among = [] if claim.kind in ALONE else [column for column in read if column not in poor]
+    uneven = [column for column in among if _uneven(entry, rows, claim.rows, column)]
+    left = uneven if claim.kind in ALONG else [*poor, *uneven]
+    return poor, uneven, [column for column in read if column not in left]
 
 
 def _uneven(entry: Entry, found: Mapping[str, Compared], rows: Sequence[str], column: str) -> bool:
@@ -186,7 +191,8 @@ def _uneven(entry: Entry, found: Mapping[str, Compared], rows: Sequence[str], co
     place = [one.name for one in entry.columns].index(column)
     filled = [found[row] for row in rows if found[row].ours[place] is not None]
     reasons = {row.missing.get(column, "") for row in filled}
-    return len(reasons) > 1 and any(reason.startswith(("without ", "failed")) for reason in reasons)
+    lacking = ("without ", "failed")
+    return len(reasons) > 1 and any(reason.startswith(lacking) or ": not defined" in reason for reason in reasons)
 
 
 def _read(entry: Entry, claim: Claim) -> list[str]:

@@ -19,6 +19,8 @@ from crosslift.reproduce.plan import Plan, Source
 from crosslift.runs.predictions import read_predictions
 
 NOT_YET = "not run yet"
+ANSWERING = ("qa", "mlqa", "tydi", "squad-dev")
+"""Tasks of question answering: no class is the most frequent one, but a guess scores, too."""
 GUESS = 15.3
 """Answer F1 in English of a guess: the sentence of the paragraph that shares most words with the question (XQuAD,
 `guesses` in benchmarks/results/adjust-transfer.json)."""
@@ -84,6 +86,7 @@ def _cell(sources: Sequence[Source], plan: Plan, done: Performed) -> Cell:
     by_seed: dict[int, dict[str, float]] = {}
     english: list[float] = []
     lows: list[float] = []
+    undefined: dict[str, list[int]] = {}
     for source in sources:
         wrong = done.failed.get(source.step) or done.failed.get(source.against)
         if wrong:
@@ -110,9 +113,12 @@ def _cell(sources: Sequence[Source], plan: Plan, done: Performed) -> Cell:
                 lows.append(cast("float", _score(results, name, "en", source.metric, "low")))
                 cell.majority = _majority(done.folders[source.step] / str(entry["en"]["predictions"]))
         if value is None:
-            cell.missing = f"{source.language}: not defined"
+            undefined.setdefault(source.language, []).append(source.seed)
         else:
             by_seed.setdefault(source.seed, {})[source.language] = value
+    for language, seeds in list(undefined.items())[:1]:
+        lacking = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        cell.missing = f"{language}: not defined with {lacking}"
     languages = {source.language for source in sources}
     complete = {seed: values for seed, values in by_seed.items() if set(values) == languages}
     kept = complete or by_seed

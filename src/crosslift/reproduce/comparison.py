@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
 from typing import Any, cast
 
@@ -18,12 +18,13 @@ from crosslift.errors import BadInput
 from crosslift.measure.ranking import rank_correlations
 from crosslift.measure.scores import SeedPairs
 from crosslift.measure.scores import compare as compare_metrics
-from crosslift.reproduce.collect import Cell
-from crosslift.reproduce.entries import NONE, Entry, Number, Row
+from crosslift.reproduce.collect import ANSWERING, Cell
+from crosslift.reproduce.entries import NONE, Column, Entry, Number, Row
 from crosslift.runs.predictions import read_predictions, rescore
 from crosslift.tasks.metrics import Metric
 
 Cells = Mapping[tuple[str, str], Cell]
+TAGGING = ("ner", "slots-a", "slots-b")
 PERMUTATIONS = 10_000
 """Of a mean over columns, by which claims are decided: at p = 0.05 the error of p is then 0.002."""
 
@@ -51,8 +52,8 @@ class Compared:
         mean_difference: Mean of our differences over target columns.
         paper_mean_difference: That of the paper over the same columns.
         p_mean: p-value of the mean over target columns, all languages tested together; `None` if there is no such test.
-        tests: What claims ask for: `against` another row, over the mean of some `columns`: `p`, and the 95% interval of
-            the difference from `low` to `high`.
+        tests: What claims ask for: `against` another row, over the mean of some `columns`: `p`, the 95% interval of the
+            difference from `low` to `high`, and the difference with each of the `seeds`.
     """
 
     name: str
@@ -79,14 +80,16 @@ class Compared:
         """Return everything as plain data, rounded; p-values less, so that none crosses 0.05."""
         found = cast("Json", _rounded(asdict(self)))
         found["p_mean"] = None if self.p_mean is None else round(self.p_mean, 6)
-        found["tests"] = [{**one, "p": round(float(cast("float", one["p"])), 6)} for one in self.tests]
+        for one, kept in zip(self.tests, cast("list[Json]", found["tests"]), strict=True):
+            kept["p"] = round(float(cast("float", one["p"])), 6)
         return {name: value for name, value in found.items() if name != "tests" or value}
 
     def against(self, other: Compared) -> Tested | None:
         """Return what is known of the difference from another row: by a test of the two, or as its baseline."""
         for one in self.tests:
             if one["against"] == other.name:
-                return Tested(*(float(cast("float", one[name])) for name in ("p", "low", "high")))
+                p, low, high = (float(cast("float", one[name])) for name in ("p", "low", "high"))
+                return Tested(p, low, high, tuple(cast("list[float]", one["seeds"])))
         if self.baseline == other.name and self.p_mean is not None:
             return Tested(self.p_mean)
         return None
@@ -94,16 +97,17 @@ class Compared:
 
 @dataclass(frozen=True)
 class Tested:
-    """A paired test of a difference: its p-value, and its 95% interval where that was kept."""
+    """A paired test of a difference: its p-value and, where they were kept, its 95% interval and what seeds say."""
 
     p: float
     low: float = -math.inf
     high: float = math.inf
+    seeds: tuple[float, ...] = ()
 
     @property
     def reversed(self) -> Tested:
         """The same of the other row minus this one."""
-        return Tested(self.p, -self.high, -self.low)
+        return Tested(self.p, -self.high, -self.low, tuple(-one for one in self.seeds))
 
 
 def compare_entry(entry: Entry, cells: Cells) -> list[Compared]:
@@ -119,7 +123,7 @@ def _row(entry: Entry, row: Row, cells: Cells) -> Compared:
     targets = [place for place, column in enumerate(columns) if not column.source]
     paper = list(row.paper)
     # Columns of several metrics have no mean, and those of several tasks no order.
-    alike = len({columns[i].metric for i in targets}) == 1
+    alike = len({_metric(columns[i]) for i in targets}) == 1
     one_task = alike and len({(columns[i].task, str(columns[i].evaluate)) for i in targets}) == 1
     found: dict[str, object] = {
         "spearman": spearman([paper[i] for i in targets], [ours[i] for i in targets]) if one_task else None,
@@ -152,6 +156,11 @@ def _row(entry: Entry, row: Row, cells: Cells) -> Compared:
     return Compared(row.name, paper, ours, [cell.sd for cell in own], missing, **found)  # type: ignore[arg-type]
 
 
+def _metric(column: Column) -> str:
+    """Return what a column measures: its own metric, or that of its task."""
+    return column.metric or ("answers" if column.task in ANSWERING else "tags" if column.task in TAGGING else "classes")
+
+
 def rows_of(found: Json) -> list[Compared]:
     """Return the rows of a record."""
     return [Compared(**row) for row in cast("list[dict[str, Any]]", found["rows"])]
@@ -159,7 +168,13 @@ def rows_of(found: Json) -> list[Compared]:
 
 def paired_test(cells: Cells, one: str, other: str, columns: Sequence[str]) -> Tested | None:
     """Test the difference of two rows' means over some columns; `None` where nothing can be paired."""
-    return _tests(columns, [cells[one, name] for name in columns], [cells[other, name] for name in columns])[1]
+    own, rivals = ([cells[row, name] for name in columns] for row in (one, other))
+    _, found = _tests(columns, own, rivals)
+    if found is None:
+        return None
+    filled = [(a.values, b.values) for a, b in zip(own, rivals, strict=True) if a.values and b.values]
+    shared = sorted(set.intersection(*(a.keys() & b.keys() for a, b in filled)))
+    return replace(found, seeds=tuple(fmean(a[seed] - b[seed] for a, b in filled) for seed in shared))
 
 
 def spearman(paper: Sequence[Number], ours: Sequence[Number]) -> float | None:
@@ -208,12 +223,11 @@ def _main(metrics: Mapping[str, Metric]) -> Metric:
 
 
 def _difference(one: Cell, other: Cell) -> Number:
-    """Return how far two cells differ; `None` where one lacks languages that the other has: it is another mean."""
+    """Return how far two cells differ; `None` where one lacks languages or seeds of the other: it is another mean."""
     if one.mean is None or other.mean is None:
         return None
-    if (one.missing or other.missing) and set(one.languages) != set(other.languages):
-        return None
-    return one.mean - other.mean
+    parts = [(set(cell.languages), set(cell.values)) for cell in (one, other)]
+    return None if (one.missing or other.missing) and parts[0] != parts[1] else one.mean - other.mean
 
 
 def apart(entry: Entry, row: Compared) -> Number:

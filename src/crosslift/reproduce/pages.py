@@ -69,9 +69,10 @@ are undecided, {missing} of these because nothing was run. A small encoder on sm
 claim that does not hold here may well hold there, and the other way round.
 
 A claim is decided by a rule over the table or figure that stands beside it. A difference counts with p < 0.05 of a
-paired test (not corrected for the number of claims), or, where there is none, beyond the spread over seeds. A claim is
-undecided where neither it nor its opposite is found, and where the task was not learnt: in English the lower end of the
-95% interval does not lie above the most frequent class (in answering: a guess).
+paired test (not corrected for the number of claims) if every seed points the same way, or, where there is no test,
+beyond the spread over seeds. A claim is undecided where neither it nor its opposite is found, and where the task was
+not learnt: in English the lower end of the 95% interval does not lie above the most frequent class (in answering: a
+guess).
 
 Where that table has not been run, a *study* may decide: an experiment of ours that tested the same at settings of its
 own, which are named each time; its data are often others than the paper's. It gives differences with their 95%

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,8 +20,8 @@ from crosslift.reproduce.perform import Performed, perform
 from crosslift.reproduce.plan import Choice, Plan, make_plan
 from crosslift.runs.sweep import Progress
 
-UNDEFINED = re.compile(r"^\S+: not defined$")
-WHY_UNDEFINED = "not defined for a seed or more (IGAP: no checkpoint has such a training error)"
+UNDEFINED = re.compile(r"^\S+: (not defined.*)$")
+WHY_UNDEFINED = r"\1 (IGAP: no checkpoint has such a training error)"
 
 
 def reproduce(
@@ -121,8 +122,8 @@ def record(entry: Entry, plan: Plan, done: Performed, choice: Choice) -> Json:
     for one, other, columns in tests_asked(entry, found):
         test = paired_test(cells, one, other, columns)
         if test is not None:
-            kept = {"against": other, "columns": columns, "p": test.p, "low": test.low, "high": test.high}
-            next(row for row in compared if row.name == one).tests.append(kept)
+            row = next(row for row in compared if row.name == one)
+            row.tests.append({"against": other, "columns": columns, **asdict(test)})
     return {**found, "rows": [row.to_dict() for row in compared]}
 
 

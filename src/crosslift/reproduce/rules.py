@@ -20,15 +20,17 @@ certainly above the first |
 | `related: [[A, B], …]` | over the columns (of all pairs of rows), Spearman's ρ is at least `rho` (0.5); at most, if \
 `rho` is negative |
 
-"Certainly" and p < 0.05 mean: by the record's paired test; where there is none, by more than the spread over seeds (the
-sum of both), which then also stands for the interval. A claim does not hold if the opposite is found by the same rule;
-where it has several parts, of which one is enough for that, at 0.05 divided by their number. Else it is undecided.
+"Certainly" and p < 0.05 mean: by the record's paired test, and with every seed the same way; where there is none, by
+more than the spread over seeds (the sum of both), which then also stands for the interval. A claim does not hold if the
+opposite is found by the same rule; where it has several parts, of which one is enough for that, at 0.05 divided by
+their number. Else it is undecided.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from statistics import fmean
 from typing import Any, Literal, cast
@@ -93,17 +95,18 @@ def _against(one: Compared, other: Compared) -> tuple[float, Tested | None]:
     return fmean(a - b for a, b in both), test
 
 
-def _answer(difference: float, p: float | None, spread: float, parts: int = 1) -> Answer:
+def _answer(difference: float, test: Tested | None, spread: float, parts: int = 1) -> Answer:
     """Say whether a difference is above 0 beyond doubt, below it (of several parts one is enough), or neither."""
     if difference == 0:
         return "undecided"
     level = LEVEL if difference > 0 else LEVEL / parts
-    certain = p < level if p is not None else abs(difference) > spread
+    # The test speaks of other examples, seeds of other runs.
+    certain = test.p < level and _one_way(test.seeds) if test else abs(difference) > spread
     return "undecided" if not certain else "holds" if difference > 0 else "does not hold"
 
 
-def _p(test: Tested | None) -> float | None:
-    return test.p if test else None
+def _one_way(differences: Sequence[float]) -> bool:
+    return all(one > 0 for one in differences) or all(one < 0 for one in differences)
 
 
 def _interval(difference: float, test: Tested | None, spread: float) -> tuple[float, float]:
@@ -114,13 +117,14 @@ def _interval(difference: float, test: Tested | None, spread: float) -> tuple[fl
 
 
 def _said(a: Compared, b: Compared, difference: float, test: Tested | None) -> str:
-    beside = f", {_written(test.p)}" if test else ", no paired test"
+    beside = f", {_written(test)}" if test else ", no paired test"
     return f"{a.name} − {b.name}: {difference:+.2f}{beside}"
 
 
-def _written(p: float) -> str:
+def _written(test: Tested) -> str:
     # At the limit with a digit more: 0.0499 is below it.
-    return f"p = {p:.4f}" if abs(p - LEVEL) < 0.0005 else format_p(p)
+    p = f"p = {test.p:.4f}" if abs(test.p - LEVEL) < 0.0005 else format_p(test.p)
+    return p if test.p >= LEVEL or _one_way(test.seeds) else f"{p}, but not with every seed"
 
 
 def _better(entry: Entry, rows: Rows, rule: Json, sign: int = 1) -> Found:
@@ -128,7 +132,7 @@ def _better(entry: Entry, rows: Rows, rule: Json, sign: int = 1) -> Found:
     answers, said = [], []
     for other in others:
         difference, test = _against(first, other)
-        answers.append(_answer(sign * difference, _p(test), _spread(first, other), len(others)))
+        answers.append(_answer(sign * difference, test, _spread(first, other), len(others)))
         said.append(_said(first, other, difference, test))
     return together(answers), "; ".join(said)
 
@@ -147,22 +151,21 @@ def _better_in(entry: Entry, rows: Rows, rule: Json) -> Found:
         one, other = a.ours[place], b.ours[place]
         if one is None or other is None:
             raise Unknown(f"{a.name} or {b.name} was not run in {column}")
-        p = _test_in(column, a, b)
+        test = _test_in(column, a, b)
         ends = _there([a.sd[place], b.sd[place]])
-        answers.append(_answer(one - other, p, sum(ends) if len(ends) == 2 else math.inf, len(columns)))
-        said.append(
-            f"{column}: {a.name} − {b.name} {one - other:+.2f}" + (f" ({_written(p)})" if p is not None else "")
-        )
+        answers.append(_answer(one - other, test, sum(ends) if len(ends) == 2 else math.inf, len(columns)))
+        said.append(f"{column}: {a.name} − {b.name} {one - other:+.2f}" + (f" ({_written(test)})" if test else ""))
     return together(answers), ", ".join(said)
 
 
-def _test_in(column: str, a: Compared, b: Compared) -> float | None:
+def _test_in(column: str, a: Compared, b: Compared) -> Tested | None:
     for row, other in ((a, b), (b, a)):
-        for test in row.tests:
-            if test["against"] == other.name and test["columns"] == [column]:
-                return float(cast("float", test["p"]))
-        if row.baseline == other.name and column in row.p:
-            return row.p[column]
+        alone = replace(
+            row, tests=[test for test in row.tests if test["columns"] == [column]], p_mean=row.p.get(column)
+        )
+        test = alone.against(other)
+        if test:
+            return test if row is a else test.reversed
     return None
 
 
@@ -187,7 +190,7 @@ def _mostly(entry: Entry, rows: Rows, rule: Json) -> Found:
     difference, test = _against(a, b)
     said = f"{a.name} is better than {b.name} in {up} of {len(pairs)} columns, on average {difference:+.2f}"
     # Columns of one run go up and down together: their signs alone say little.
-    certain = _answer(sign * difference, _p(test), max(_spread(a), _spread(b)))
+    certain = _answer(sign * difference, test, max(_spread(a), _spread(b)))
     if up >= share * len(pairs) and certain == "holds":
         return "holds", said
     return ("does not hold" if up <= (1 - share) * len(pairs) and certain == "does not hold" else "undecided"), said
@@ -197,7 +200,7 @@ def _no_better(entry: Entry, rows: Rows, rule: Json) -> Found:
     a, b = (rows[name] for name in named(rule["no_better"]))
     difference, test = _against(a, b)
     said, spread = _said(a, b, difference, test), _spread(a, b)
-    if _answer(difference, _p(test), spread) == "holds":
+    if _answer(difference, test, spread) == "holds":
         return "does not hold", said
     _, high = _interval(difference, test, spread)
     return ("holds" if high < _within(rule) else "undecided"), f"{said}{_to(difference, test, spread)}"
@@ -221,7 +224,7 @@ def _alike(entry: Entry, rows: Rows, rule: Json) -> Found:
         spread = _spread(first, other)
         low, high = _interval(difference, test, spread)
         said.append(_said(first, other, difference, test) + _to(difference, test, spread))
-        apart = _answer(-abs(difference), _p(test), spread, len(others)) == "does not hold"
+        apart = _answer(-abs(difference), test, spread, len(others)) == "does not hold"
         if -_within(rule) < low and high < _within(rule):
             answers.append("holds")
         else:
@@ -262,7 +265,7 @@ def _ordered(entry: Entry, rows: Rows, rule: Json) -> Found:
 def _rising(entry: Entry, rows: Rows, rule: Json) -> Found:
     chosen = [rows[name] for name in named(rule["rising"])]
     difference, test = _against(chosen[-1], chosen[0])
-    certain = _answer(difference, _p(test), _spread(chosen[0], chosen[-1]))
+    certain = _answer(difference, test, _spread(chosen[0], chosen[-1]))
     return _climbs([_mean(row) for row in chosen], certain, rule)
 
 
