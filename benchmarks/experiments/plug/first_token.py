@@ -1,7 +1,10 @@
 """What a task loses at the special tokens of a plugged model, whose states no hidden word asks for.
 
-    python first_token.py --connector runs/hmlm --task-model runs/nli --out plug-first-token.json
+    crosslift fit plug --multi mini-x --mono mini-en --text text.txt --steps 300 --batch-size 24 --out runs/hmlm
+    crosslift fit finetune --model mini-en --data mnli --epochs 1 --learning-rate 0.0003 --seeds 1 --out runs/nli
+    python first_token.py --connectors hmlm=runs/hmlm mixed=mini-x/mini-en --task-model runs/nli --out first.json
 
+The text was the first 60,000 lines of text-en, the connector in bf16 with `--max-tokens 3072`.
 Between connector and task model some states are replaced by constants, the English model's mean over 200 pairs of
 MNLI at the same places: `<s>`, the pair of separators, the last one. If accuracy rises, the connector's were worse than
 a constant. Scores on XNLI, paired by example: how many answers the replacement mends and how many it breaks.
@@ -29,15 +32,19 @@ ROWS = 25
 def main() -> None:
     """Score each replacement in each language."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--connector", default="mini-x/mini-en")
-    parser.add_argument("--task-model", type=Path, required=True, help="run of fit finetune --data mnli --model mini-en")
+    parser.add_argument("--connectors", nargs="+", default=["mixed=mini-x/mini-en"], help="NAME=FOLDER")
+    parser.add_argument(
+        "--task-model", type=Path, required=True, help="run of fit finetune --data mnli --model mini-en"
+    )
     parser.add_argument("--mono", default="mini-en")
     parser.add_argument("--languages", default="en,de,zh")
-    parser.add_argument("--limit", type=int, default=500)
+    parser.add_argument("--limit", type=int, default=1000)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    found = {"connector": Path(given.connector).name, "limit": given.limit}
-    found["accuracy"] = measure(given.connector, given.task_model, given.mono, given.languages.split(","), given.limit)
+    found: dict[str, object] = {"rows": given.limit}
+    for one in given.connectors:
+        name, _, folder = one.partition("=")
+        found[name] = measure(folder, given.task_model, given.mono, given.languages.split(","), given.limit)
     print(json.dumps(found, indent=1))
     if given.out:
         given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
