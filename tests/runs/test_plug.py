@@ -232,11 +232,8 @@ def test_a_run_that_is_done_is_not_run_twice(connector, home):
     assert again.summary == connector.summary
 
 
-@pytest.mark.parametrize("lines", [0.0, 0.5])
-def test_an_interrupted_training_ends_with_the_same_connector(home, tmp_path, lines, monkeypatch):
-    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "en.txt", "align": 1.0, "lines": lines}
-    given |= {**SMALL, "checkpoint_every": 2}
-    whole = fit_connector(out=tmp_path / "whole", **given)
+def interrupted(monkeypatch, **given):
+    """Train until the fourth step, and no further."""
     real = PlugWork.batches
 
     def stop_at_3(self, step, rank, world):
@@ -244,13 +241,26 @@ def test_an_interrupted_training_ends_with_the_same_connector(home, tmp_path, li
             raise Unfinished("stop")
         yield from real(self, step, rank, world)
 
-    monkeypatch.setattr(PlugWork, "batches", stop_at_3)
-    with pytest.raises(Unfinished):
-        fit_connector(out=tmp_path / "cut", **given)
-    monkeypatch.setattr(PlugWork, "batches", real)
-    watch = Lines(io.StringIO())
-    said = []
+    with monkeypatch.context() as patch:
+        patch.setattr(PlugWork, "batches", stop_at_3)
+        with pytest.raises(Unfinished):
+            fit_connector(**given)
+
+
+def listening():
+    """Return a watch, and the list of what it is told."""
+    watch, said = Lines(io.StringIO()), []
     watch.say = said.append
+    return watch, said
+
+
+@pytest.mark.parametrize("lines", [0.0, 0.5])
+def test_an_interrupted_training_ends_with_the_same_connector(home, tmp_path, lines, monkeypatch):
+    given = {"multi": home / "multi", "mono": home / "mono", "text": home / "en.txt", "align": 1.0, "lines": lines}
+    given |= {**SMALL, "checkpoint_every": 2}
+    whole = fit_connector(out=tmp_path / "whole", **given)
+    interrupted(monkeypatch, out=tmp_path / "cut", **given)
+    watch, said = listening()
     resumed = fit_connector(out=tmp_path / "cut", watch=watch, **given)
     a, b = (load_file(run.connector / "connector.safetensors") for run in (whole, resumed))
     assert all(torch.equal(a[name], b[name]) for name in a)
@@ -261,21 +271,9 @@ def test_an_interrupted_run_whose_text_has_changed_says_so(home, tmp_path, monke
     text = tmp_path / "en.txt"
     text.write_text((home / "en.txt").read_text(encoding="utf-8"), encoding="utf-8")
     given = {"multi": home / "multi", "mono": home / "mono", "text": text, **SMALL, "checkpoint_every": 2}
-    real = PlugWork.batches
-
-    def stop_at_3(self, step, rank, world):
-        if step == 3:
-            raise Unfinished("stop")
-        yield from real(self, step, rank, world)
-
-    monkeypatch.setattr(PlugWork, "batches", stop_at_3)
-    with pytest.raises(Unfinished):
-        fit_connector(out=tmp_path / "run", **given)
-    monkeypatch.setattr(PlugWork, "batches", real)
+    interrupted(monkeypatch, out=tmp_path / "run", **given)
     text.write_text(text.read_text(encoding="utf-8") + "One more line.\n", encoding="utf-8")
-    watch = Lines(io.StringIO())
-    said = []
-    watch.say = said.append
+    watch, said = listening()
     fit_connector(out=tmp_path / "run", watch=watch, **given)
     assert any("the text has changed since this run began" in line for line in said)
 
