@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from statistics import fmean
 from typing import Any, cast
 
@@ -201,8 +203,8 @@ def _tests(names: Sequence[str], own: Sequence[Cell], rivals: Sequence[Cell]) ->
             if all(a == b for a, b in files):
                 continue  # one run fills both rows
             key = f"{name} {language}"
-            here[key] = [(_main(rescore(a)), _main(rescore(b))) for a, b in files]
-            ids[key] = list(read_predictions(files[0][0])[0].ids)
+            here[key] = [(_scored(a)[0], _scored(b)[0]) for a, b in files]
+            ids[key] = _scored(files[0][0])[1]
         try:
             if here:
                 p[name] = compare_metrics(here, groups=ids).pooled.p_value
@@ -218,8 +220,10 @@ def _tests(names: Sequence[str], own: Sequence[Cell], rivals: Sequence[Cell]) ->
         return p, None
 
 
-def _main(metrics: Mapping[str, Metric]) -> Metric:
-    return next(iter(metrics.values()))
+@cache
+def _scored(file: Path) -> tuple[Metric, list[str]]:
+    """Return the main metric of predictions and the ids of their examples; a baseline's are asked for by every row."""
+    return next(iter(rescore(file).values())), list(read_predictions(file)[0].ids)
 
 
 def _difference(one: Cell, other: Cell) -> Number:
